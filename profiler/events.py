@@ -96,7 +96,9 @@ class Stage(enum.IntEnum):
     # : no span: from one update's end to another's, in which such functions were timed. extra:
     # calls that were seen
     LOOKED = 35
-    GRADIENTS = 36  #: zero_grad, unscale_ or clipping. source: which
+    #: zero_grad, unscale_ or clipping. source: which. Of zero_grad, where gradients came after the
+    #: last update: extra: the optimizer's parameters (elements), number: that of the optimizer
+    GRADIENTS = 36
     #: No span: the program's own code in a step, between models, backward passes and updates
     #: (taps/own_code/stretches.py). wall: ns, of all that stretches stand for which were looked at.
     #: extra: how many were. runqueue: ns of the step that looking cost. Flags: GRAD, unless they

@@ -63,6 +63,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
+from feedline.analysis.measure.unused_gradients import unused_gradients
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.ranks import comparison as between_ranks
@@ -399,6 +400,7 @@ def _view(
         denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
+        unused_gradients=unused_gradients(rank.main, manifest.training, source.stacks),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),

@@ -31,6 +31,7 @@ from feedline.analysis.measure.model import (
 from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
+from feedline.analysis.measure.unused_gradients import UnusedGradients
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
@@ -91,6 +92,7 @@ class RuleInputs:
             none, several, or not known.
         cut_first: whether samples are cropped or resized before the transform that takes most. None:
             no transform does so, or it is not known.
+        unused_gradients: that no update uses. None: there are none, or it is not known.
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
         killed: the worker whose end was that of the training; None: there was none.
     """
@@ -139,6 +141,7 @@ class RuleInputs:
     denormal: Denormal | None = None
     adding_line: str = ""
     cut_first: bool | None = None
+    unused_gradients: UnusedGradients | None = None
     saved_bytes: float | None = None
     killed: KilledWorker | None = None
 

@@ -69,6 +69,7 @@ from feedline.analysis.rules.loop import (
     periodic_stall,
     recompilation,
     recomputed_forward,
+    unused_gradients,
     unused_parameters,
 )
 from feedline.analysis.rules.trace import (
@@ -129,6 +130,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     denormal_numbers.RULE,
     recompilation.RULE,
     recomputed_forward.RULE,
+    unused_gradients.RULE,
     unused_parameters.RULE,
     call_in_model.RULE,
     loop_in_model.RULE,

@@ -21,6 +21,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.optimizer_tracker import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.taps.dropped_gradients import dropped_gradients
 from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.taps.recording_schedule import schedule, switches
 from feedline.profiler.taps.updates import updates
@@ -280,11 +281,13 @@ class _OptimizerTap:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
+            dropped_gradients.forget(optimizer)
             if recorder.pause is not None:
                 recorder.pause.updated(optimizer)
             return
         span = self._open.pop()
         span.__exit__(None, None, None)
+        dropped_gradients.updated(optimizer)
         self._steps += 1
         # no loader tells the windows: count updates
         if recorder.batch == 0 and self._steps % WINDOW == 0:
@@ -352,13 +355,18 @@ def attach_gradients(patches: Patches) -> None:
 def _watched_gradients(original: Any) -> Any:
     """Time the outermost call: inside a forward, a backward or another of these it is part of that."""
     is_compiling, name = torch.compiler.is_compiling, original.__name__
+    clears = original is torch.optim.Optimizer.zero_grad
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         segment = recorder.main
         if is_compiling() or segment is None or inside.depth or dynamo_follows():
+            if clears and args:
+                dropped_gradients.forget(args[0])
             return original(*args, **kwargs)
-        with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+        with Span(segment, Stage.GRADIENTS, segment.name_id(name)) as span:
+            if clears and args and (dropped := dropped_gradients.cleared(args[0])):
+                span.extra, span.number = dropped, _number_of(args[0])
             inside.depth += 1
             try:
                 return original(*args, **kwargs)
@@ -367,6 +375,12 @@ def _watched_gradients(original: Any) -> Any:
 
     hide_from_dynamo(skip_in_warnings(call))
     return call
+
+
+def _number_of(optimizer: torch.optim.Optimizer) -> int:
+    """Return the number that the records of an optimizer's updates have; -1: it has none."""
+    tracker = recorder.optimizers
+    return -1 if tracker is None else tracker.optimizers.known.get(id(optimizer), -1)
 
 
 # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again

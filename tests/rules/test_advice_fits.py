@@ -44,6 +44,7 @@ from feedline.analysis.measure.step_model import (
     PeriodicStall,
 )
 from feedline.analysis.measure.stream_workers import Parts
+from feedline.analysis.measure.unused_gradients import UnusedGradients
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.session.ending import ALL_OPEN
@@ -741,6 +742,13 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "anomaly_detection": [("set_detect_anomaly", in_model(KEPT), in_model(FORWARD_AGAIN))],
     "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
+    "unused_gradients": [
+        (
+            "critic(fake.detach())",
+            replace(made_up_facts(), unused_gradients=UnusedGradients(900, 0.9, 0.08, "gan.py:50")),
+            replace(made_up_facts(), unused_gradients=UnusedGradients(10, 0.01, 0.08, "gan.py:50")),
+        ),
+    ],
     "unused_parameters": [
         (
             "Leave out find_unused",

@@ -547,6 +547,7 @@ COSTS: dict[str, Formula] = {
     "own_code": named_functions,
     "anomaly_detection": lambda bar: bar.evidence("stacks_s"),
     "recomputed_forward": lambda bar: bar.evidence("recomputed_s"),
+    "unused_gradients": lambda bar: bar.evidence("passes_s"),
     "unused_parameters": lambda bar: bar.evidence("unused_s"),
     "call_in_model": lambda bar: bar.evidence("call_s"),
     "loop_in_model": lambda bar: bar.evidence("loop_s"),

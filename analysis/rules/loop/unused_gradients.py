@@ -1,0 +1,75 @@
+"""Gradients are computed that no update uses: they are cleared before the next one."""
+
+from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.measure.code_places import BACKWARD
+from feedline.analysis.sentences import COUNT, TIME, Sentence
+
+_RULE_ID = "unused_gradients"
+
+#: Of the parameters that are trained: computing the gradients of fewer takes little of a pass.
+_MIN_SHARE = 0.2
+
+_SAYS = Sentence(
+    "gradients of {elements} parameters are computed, and cleared before an update uses them",
+    elements=COUNT,
+)
+_TAKES = Sentence(
+    "the backward passes that compute them take {took} per step; they may compute others as well",
+    took=TIME,
+)
+_DETACH = "Detach what leads to them: critic(fake.detach()), for example."
+_NO_GRAD = (
+    "Or set requires_grad_(False) for these parameters meanwhile, if gradients have to go through "
+    "them."
+)
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh the backward passes that come between an update and the clearing of its gradients."""
+    unused, step = facts.unused_gradients, facts.step
+    if unused is None or unused.share < _MIN_SHARE:
+        return None
+    took_s = min(unused.backward_s, step.stages.get(BACKWARD, 0.0))
+    weight = Severity.of(took_s / step.mean_s) if step.mean_s > 0 else Severity.INFO
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        _RULE_ID,
+        weight,
+        message=_SAYS(elements=unused.elements),
+        more=[_TAKES(took=took_s)],
+        evidence=[
+            Evidence("elements", "parameters of these gradients", float(unused.elements), "1"),
+            Evidence("elements_share", "share of all that are trained", unused.share, SHARE),
+            Evidence("passes_s", "these backward passes, per step", took_s, "s"),
+        ],
+        fix=_DETACH,
+        fix_more=[_NO_GRAD],
+        place=unused.place,
+        how_to_check="Print whether .grad of these parameters is None before zero_grad(). If it "
+        "is, this finding is wrong.",
+        cost_s=took_s,
+        cost_kind=CostKind.BOUND,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Refuse to predict: the same passes compute gradients that are used."""
+    return Refused(
+        "same_passes", "How much of these backward passes other gradients need is not known."
+    )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    _RULE_ID,
+    check,
+    change,
+    claims=(BACKWARD,),
+    bound="Bound by gradients that no update uses",
+    lifts=LESS_TO_COMPUTE,
+    supposing="if these backward passes took no time",
+    called="unused gradients",
+)

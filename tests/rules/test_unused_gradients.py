@@ -1,0 +1,36 @@
+"""Gradients that no update uses, as a finding."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.ledger.finding import CostKind
+from feedline.analysis.measure.unused_gradients import UnusedGradients
+from feedline.analysis.rules.loop.unused_gradients import check
+
+
+def given(share=0.5, backward_s=0.03):
+    facts = made_up_facts()
+    return replace(facts, unused_gradients=UnusedGradients(190_000, share, backward_s, "gan.py:50"))
+
+
+def test_they_are_told_with_the_line_of_the_backward_pass_and_no_gain_is_promised():
+    facts = given()
+
+    finding = check(facts)
+
+    assert finding.message.startswith("gradients of 190,000 parameters are computed, and cleared")
+    assert finding.place == "gan.py:50" and ".detach()" in finding.fix
+    assert finding.cost_s == pytest.approx(0.03) and finding.cost_kind is CostKind.BOUND
+
+
+def test_they_cost_no_more_than_the_backward_passes_of_the_step():
+    facts = given(backward_s=10.0)
+
+    assert check(facts).cost_s == facts.step.stages["backward"]
+
+
+@pytest.mark.parametrize("facts", [given(share=0.1), given(backward_s=1e-4), made_up_facts()])
+def test_of_few_parameters_or_in_little_time_nothing_is_told(facts):
+    assert check(facts) is None
