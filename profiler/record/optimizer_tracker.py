@@ -111,6 +111,10 @@ class OptimizerTracker:
             except Exception:
                 self._mark = None
 
+    def number_of(self, optimizer: Any) -> int:
+        """Return the number of an optimizer that has made an update; -1: it has made none."""
+        return self.optimizers.known.get(id(optimizer), -1)
+
     def number(self, optimizer: Any, segment: Segment) -> int:
         """Return the number of an optimizer that is about to step.
 

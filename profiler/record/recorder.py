@@ -152,6 +152,8 @@ class _OptimizerTracker(Protocol):
 
     def pass_begins(self, segment: Segment) -> None: ...
 
+    def number_of(self, optimizer: Any) -> int: ...
+
 
 class _Recorder:
     """The destination of all records of this process.

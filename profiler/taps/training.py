@@ -380,7 +380,7 @@ def _watched_gradients(original: Any) -> Any:
 def _number_of(optimizer: torch.optim.Optimizer) -> int:
     """Return the number that the records of an optimizer's updates have; -1: it has none."""
     tracker = recorder.optimizers
-    return -1 if tracker is None else tracker.optimizers.known.get(id(optimizer), -1)
+    return -1 if tracker is None else tracker.number_of(optimizer)
 
 
 # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
