@@ -17,7 +17,7 @@ _SAYS = Sentence(
     elements=COUNT,
 )
 _TAKES = Sentence(
-    "the backward passes that compute them take {took} per step; they may compute others as well",
+    "the backward passes that compute them, and perhaps others, take {took} per step",
     took=TIME,
 )
 _DETACH = "Detach what leads to them: critic(fake.detach()), for example."
