@@ -744,7 +744,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
     "unused_gradients": [
         (
-            "critic(fake.detach())",
+            "such as fake.detach()",
             replace(made_up_facts(), unused_gradients=UnusedGradients(900, 0.9, 0.08, "gan.py:50")),
             replace(made_up_facts(), unused_gradients=UnusedGradients(10, 0.01, 0.08, "gan.py:50")),
         ),

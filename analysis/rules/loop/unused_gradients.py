@@ -20,11 +20,11 @@ _TAKES = Sentence(
     "the backward passes that compute them, and perhaps others, take {took} per step",
     took=TIME,
 )
-_DETACH = "Detach what leads to them: critic(fake.detach()), for example."
-_NO_GRAD = (
-    "Or set requires_grad_(False) for these parameters meanwhile, if gradients have to go through "
-    "them."
+_DETACH = (
+    "Detach what leads only to them, such as fake.detach(), or set requires_grad_(False) for them "
+    "meanwhile."
 )
+_THROUGH = "Where other gradients go through them, as through a critic, only the second is right."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("passes_s", "these backward passes, per step", took_s, "s"),
         ],
         fix=_DETACH,
-        fix_more=[_NO_GRAD],
+        fix_more=[_THROUGH],
         place=unused.place,
         how_to_check="Print whether .grad of these parameters is None before zero_grad(). If it "
         "is, this finding is wrong.",
