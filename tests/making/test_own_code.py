@@ -93,7 +93,7 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
     assert (
         found.rule_id == "own_code"
         and found.severity.value == "high"
-        and found.message.endswith(" in project")
+        and found.message.endswith(" in project()")
         and found.place.startswith("tests/making/test_own_code.py:")
     )
     assert report.verdict.limit.startswith("Bound by the training loop: Code outside the model")
@@ -172,7 +172,7 @@ def test_a_decorated_function_is_named_and_not_its_decorator(recorded):
     )
 
     (found,) = (one for one in report.findings if one.rule_id == "own_code")
-    assert found.message.endswith(" in score") and "wrapper" not in said(found)
+    assert found.message.endswith(" in score()") and "wrapper" not in said(found)
 
 
 @pytest.mark.quiet

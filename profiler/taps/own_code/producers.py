@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections import UserDict
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
@@ -32,13 +33,19 @@ _LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
 
 
 class StorageRef(StorageWeakRef):
-    """A reference that a signal's handler may interrupt while it is made.
+    """A weak reference to a storage, which is freed without a line of Python.
 
-    Its ``__del__`` then has what it asks for.
+    What a signal's handler raises in a ``__del__`` that is written in Python would be lost, and so
+    would Ctrl-C. The value of a slot is called in its place.
     """
 
-    cdata: Any = None
-    _free_weak_ref = staticmethod(lambda _: None)
+    __slots__ = ("__del__",)
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        super().__init__(storage)
+        self.__del__ = partial(  # type: ignore[method-assign]
+            torch.UntypedStorage._free_weak_ref, self.cdata
+        )
 
 
 class _Call(NamedTuple):
@@ -60,8 +67,8 @@ class _ReturnedTensors:
     def __init__(self) -> None:
         self._open: list[tuple[CodeType, int]] = []
         self._number = 0
-        self._calls: dict[int, tuple[StorageWeakRef, list[_Call]]] = {}
-        self._outputs: dict[int, StorageWeakRef] = {}
+        self._calls: dict[int, tuple[StorageRef, list[_Call]]] = {}
+        self._outputs: dict[int, StorageRef] = {}
         self._fed: frozenset[int] = frozenset()  # storages of what models got in the last step
         self._feeding: set[int] = set()  # ... in this one
 
