@@ -29,6 +29,7 @@ FAULTS = {
     ),  # larger ones are also mapped anew for each sample: page_faults then goes first
     "straggler_in_order": (96, 80, 24),
     "epoch_restart": (96, 80, 24),
+    "slow_sampler": (160, 120, 24),
 }
 CAUSES = {"heavy_augmentation": "augmentation_bound"}
 
@@ -39,6 +40,15 @@ def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_pat
 
     assert found[0]["cause"] == CAUSES.get(program, program), summary(found)
     assert found[0]["severity"] in ("low", "high") and found[0]["evidence"] and found[0]["fix"]
+
+
+def test_a_sampler_that_makes_samples_is_told_at_its_own_line(warm_python, tmp_path):
+    first = findings(warm_python, "slow_sampler", FAULTS["slow_sampler"], tmp_path)[0]
+
+    lines = (PROGRAMS / "slow_sampler.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "lengths = self.kept or" in text)
+    assert first["place"].endswith(f"slow_sampler.py:{line}"), first
+    assert first["fix"].startswith("Compute what depends on the data, such as lengths")
 
 
 @pytest.mark.long
