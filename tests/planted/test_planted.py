@@ -42,15 +42,6 @@ def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_pat
     assert found[0]["severity"] in ("low", "high") and found[0]["evidence"] and found[0]["fix"]
 
 
-def test_a_sampler_that_makes_samples_is_told_at_its_own_line(warm_python, tmp_path):
-    first = findings(warm_python, "slow_sampler", FAULTS["slow_sampler"], tmp_path)[0]
-
-    lines = (PROGRAMS / "slow_sampler.py").read_text().splitlines()
-    line = next(n for n, text in enumerate(lines, 1) if "lengths = self.kept or" in text)
-    assert first["place"].endswith(f"slow_sampler.py:{line}"), first
-    assert first["fix"].startswith("Compute what depends on the data, such as lengths")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("program", FAULTS)
 def test_the_healthy_twin_is_free_of_the_fault(warm_python, program, tmp_path):
