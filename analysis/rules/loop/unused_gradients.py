@@ -16,8 +16,10 @@ _SAYS = Sentence(
     "gradients of {elements} parameters are computed, and cleared before an update uses them",
     elements=COUNT,
 )
-_TAKES = Sentence("the backward passes that compute them take {took} per step", took=TIME)
-_OTHERS = "these may compute gradients that are used as well"
+_TAKES = Sentence(
+    "the backward passes that compute them take {took} per step; they may compute others as well",
+    took=TIME,
+)
 _DETACH = (
     "Detach what leads only to them, such as fake.detach(), or set requires_grad_(False) for them "
     "meanwhile."
@@ -38,7 +40,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         weight,
         message=_SAYS(elements=dropped.elements),
-        more=[_TAKES(took=took_s), _OTHERS],
+        more=[_TAKES(took=took_s)],
         evidence=[
             Evidence("elements", "parameters of these gradients", float(dropped.elements), "1"),
             Evidence("elements_share", "share of all that are trained", dropped.share, SHARE),
