@@ -1,10 +1,13 @@
 """Gradients that come after an update and are cleared before the next one: no update uses them.
 
 Whether that is so is seen from two gradients of an optimizer: autograd adds to a gradient in place,
-which raises its version, or makes a new tensor. No value is looked at.
+which raises its version, or makes a new tensor. No value is looked at, and modes and subclasses of the
+program do not see the look.
 """
 
 from typing import Any
+
+from feedline.profiler.torch_internals import NoFunctionModes
 
 _Seen = tuple[tuple[int, int] | None, ...]
 
@@ -47,12 +50,14 @@ class DroppedGradients:
 def _seen(optimizer: Any) -> _Seen:
     """Return which tensors the first and the last gradient are, and how often they were changed."""
     weights = optimizer.param_groups[0]["params"]
-    grads = (weights[0].grad, weights[-1].grad)
-    return tuple(None if grad is None else (id(grad), grad._version) for grad in grads)
+    with NoFunctionModes():
+        grads = (weights[0].grad, weights[-1].grad)
+        return tuple(None if grad is None else (id(grad), grad._version) for grad in grads)
 
 
 def _elements(optimizer: Any) -> int:
-    return sum(weight.numel() for group in optimizer.param_groups for weight in group["params"])
+    with NoFunctionModes():
+        return sum(weight.numel() for group in optimizer.param_groups for weight in group["params"])
 
 
 dropped_gradients = DroppedGradients()

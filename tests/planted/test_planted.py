@@ -30,6 +30,7 @@ FAULTS = {
     ),  # larger ones are also mapped anew for each sample: page_faults then goes first
     "straggler_in_order": (96, 80, 24),
     "epoch_restart": (96, 80, 24),
+    "slow_sampler": (160, 120, 24),
 }
 CAUSES = {"heavy_augmentation": "augmentation_bound"}
 

@@ -1,5 +1,7 @@
 """Drawing the indices of a batch, which the main process does while the step waits, takes long."""
 
+from pathlib import PurePosixPath
+
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.change import Refused
@@ -144,13 +146,17 @@ def _reads_samples(facts: RuleInputs) -> str:
     tree = code.places.get((MAIN, SAMPLER)) if code is not None else None
     if tree is None or not made_by or tree.weight.number < FEWEST:
         return ""
-    key = place_of(made_by).rpartition(":")[0], name_of(made_by).rpartition(".")[2]
+    file, name = place_of(made_by).rpartition(":")[0], name_of(made_by).rpartition(".")[2]
     lines: dict[str, float] = {}
     for node in tree.root.under():
-        made = node.calls.get(key) if node.key != key else None
-        for line, taken in made.called_at.items() if made is not None else ():
-            place = f"{node.file}:{line}"
-            lines[place] = lines.get(place, 0.0) + taken
+        for made in node.calls.values():
+            if made.function != name or node.function == name:
+                continue
+            if PurePosixPath(made.file).name != PurePosixPath(file).name:  # folders are masked
+                continue
+            for line, taken in made.called_at.items():
+                place = f"{node.file}:{line}"
+                lines[place] = lines.get(place, 0.0) + taken
     place = max(lines, key=lambda place: lines[place], default="")
     return place if sum(lines.values()) >= _MOSTLY * tree.weight.seconds else ""
 
