@@ -134,6 +134,11 @@ PRIVATE_NAMES = (
         "operators that torch has no FLOP formula for",
     ),
     Private("_cdata", "torch.storage", "whether two tensors share memory"),
+    Private(
+        "_free_weak_ref",
+        "torch.UntypedStorage",
+        "references to tensors' memory that a signal's handler may interrupt",
+    ),
     Private("_version", "torch._tensor", "whether a tensor was written to"),
     Private(
         "_comm_hooks",

@@ -44,13 +44,15 @@ def unused_gradients(
     Args:
         training: what the manifest tells of it.
     """
-    cleared, updates = (main.of(stage) for stage in (Stage.GRADIENTS, Stage.OPTIMIZER))
-    cleared = cleared[(cleared["extra"] > 0) & (cleared["number"] >= 0) & (cleared["thread"] == 0)]
+    cleared, updates = main.view(Stage.GRADIENTS), main.of(Stage.OPTIMIZER)
+    cleared = cleared[
+        (cleared["unused_elements"] > 0) & (cleared["number"] >= 0) & (cleared["thread"] == 0)
+    ]
     found = []
     for number in np.unique(cleared["number"]).tolist():
         of, made = (records[records["number"] == number] for records in (cleared, updates))
         if len(made) >= _FEWEST and len(of) > _MOST * len(made):
-            found.append((int(np.median(of["extra"])), of, made))
+            found.append((int(np.median(of["unused_elements"])), of, made))
     if not found:
         return None
     elements, of, made = max(found, key=lambda one: one[0])

@@ -173,6 +173,10 @@ class _SharedEnvironment:
         self._opened: Any = None
         self.users = 0
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
     def environment(self) -> Any:
         """Return the environment, opened if it is not. Raises lmdb.Error."""
         if self._opened is None:

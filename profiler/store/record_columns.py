@@ -71,6 +71,7 @@ _MEANINGS = MappingProxyType(
         },
         Stage.LOOK: {"number": "pid", "extra": "stands_for"},
         Stage.KEPT: {"nbytes": "graphs", "number": "updates", "extra": "alive"},
+        Stage.GRADIENTS: {"extra": "unused_elements"},
         Stage.DROPPED: {
             "runqueue": "of_all",
             "nbytes": "forwards",

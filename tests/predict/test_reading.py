@@ -100,7 +100,10 @@ def test_the_share_of_waiting_for_a_cpu_is_of_the_time_in_which_the_main_thread_
     spans["thread"] = [0, 0, 0, 1]
     main, steps = (
         SimpleNamespace(of=lambda *_: spans),
-        SimpleNamespace(start=np.array([0, 100 * MS, 200 * MS])),
+        SimpleNamespace(
+            start=np.array([0, 100 * MS, 200 * MS]),
+            boundaries=SimpleNamespace(evaluation=np.zeros((0, 2), np.int64)),
+        ),
     )
 
     assert queued_share(main, steps, 1, Stage.FORWARD) == pytest.approx(5 / 16)
