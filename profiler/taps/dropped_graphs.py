@@ -25,7 +25,9 @@ _MOST_LOOKS, _MOST_FORWARDS, _MOST_RESULTS = 50, 64, 8
 _DEEPEST = 5000  # operations of a chain: of a longer one, the first is not looked for
 
 
-class _Token:
+class Token:
+    """Lives as long as the node of a graph that it stands beside."""
+
     __slots__ = ("__weakref__",)
 
 
@@ -39,7 +41,7 @@ class _Forward:
         place: file and line that called it.
     """
 
-    tokens: list["weakref.ref[_Token]"]
+    tokens: list["weakref.ref[Token]"]
     wall: int
     place: str
 
@@ -109,7 +111,7 @@ class DroppedGraphs:
 
 
 @below_function_modes
-def _tokens(output: Any) -> list["weakref.ref[_Token]"]:
+def _tokens(output: Any) -> list["weakref.ref[Token]"]:
     """Put tokens beside the graph of a forward's results; none where there is none."""
     nodes = list(_nodes(output))
     first = _first_operation(nodes[0]) if nodes else None
@@ -117,7 +119,7 @@ def _tokens(output: Any) -> list["weakref.ref[_Token]"]:
         return []
     tokens = []
     for node in (*nodes, first):
-        token = node.metadata.setdefault(_KEY, _Token())
+        token = node.metadata.setdefault(_KEY, Token())
         tokens.append(weakref.ref(token))
     return tokens
 

@@ -17,7 +17,7 @@ import torch
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.dropped_graphs import DroppedGraphs
+from feedline.profiler.taps.dropped_graphs import DroppedGraphs, Token
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.source_names import NAME_BYTES, call_site
 from feedline.profiler.torch_internals import below_function_modes
@@ -32,15 +32,11 @@ _OLD = 5  # updates after which a graph should be gone, whatever is accumulated
 _MOST = 100
 
 
-class _Token:
-    __slots__ = ("__weakref__",)
-
-
 class GraphTap:
     """Puts tokens beside graphs and counts those that are still there."""
 
     def __init__(self) -> None:
-        self._tokens: list[tuple[int, weakref.ref[_Token]]] = []  # updates before, and the token
+        self._tokens: list[tuple[int, weakref.ref[Token]]] = []  # updates before, and the token
         self._next = _FIRST
         self._dropped = DroppedGraphs()
 
@@ -70,7 +66,7 @@ class GraphTap:
                 return
             self._next = max(updates + 1, int(updates * _APART))
             self._count(updates, sys._getframe(2))
-            token = _Token()
+            token = Token()
             node.metadata[_KEY] = token
             self._tokens.append((updates, weakref.ref(token)))
         except Exception:
