@@ -72,6 +72,6 @@ def test_a_figure_in_the_loop_is_named_with_its_fix(warm_python, tmp_path):
     report = report_of(warm_python, "figure", tmp_path)
 
     (found,) = (one for one in report["findings"] if one["cause"] == "periodic_stall")
-    assert found["says"].startswith("every 5 steps, one takes ")
+    assert found["says"].startswith("every 5 steps, one step takes ")
     assert found["place"] == slow_line("figure")
     assert found["fix"] == "Keep the values, and draw the figure after training."

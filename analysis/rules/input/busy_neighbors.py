@@ -206,5 +206,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     needs=Needs.OTHER_PROGRAMS,
     of_others=True,
-    called="other programs on these CPUs",
+    called="other programs on the CPUs",
 )
