@@ -34,7 +34,7 @@ def with_gains(
     Args:
         step: The mean step; None: there is none.
         beside_others: Other programs hold all CPUs. What takes less of them gets more of them for
-            the rest, so the time of a cause is no bound of what its fix saves.
+            the rest, so a fix may save more than the time of its cause.
     """
     gains = (_gain(finding, throughput, step, beside_others) for finding in findings)
     return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
@@ -59,7 +59,9 @@ def _gain(
         None if cost_s is None or cost_s >= step.mean_s else _without(step.mean_s, cost_s, rate)
         for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
     )
-    part_only = finding.cost_kind is CostKind.AT_LEAST  # a replay without it is no bound either
+    part_only = (
+        finding.cost_kind is CostKind.AT_LEAST
+    )  # a fix may save more than that, in a replay too
     if most is not None and after is not None and not part_only:
         return Gain(GainKind.AT_MOST, unit, rate, max(after, most))
     if kind is GainKind.AT_MOST and beside_others:

@@ -37,7 +37,7 @@ def flop(main: Process, steps: Steps) -> Flop | None:
 def _of_steps(main: Process, steps: Steps, *stages: Stage) -> Records:
     """Return the main thread's records of stages whose wait for a CPU was measured.
 
-    Those in evaluation are not among them: they are no time of the steps.
+    Evaluation is left out: it is not part of the steps.
     """
     records = main.of(*stages)
     measured = (records["runqueue"] >= 0) & (records["thread"] == 0)

@@ -30,7 +30,7 @@ _MOST = 0.5  # of the samples
 def cut_first(operations: Sequence[Operation], processes: Sequence[Process]) -> bool | None:
     """Return whether a crop or a resize comes before the transform that takes most.
 
-    None: there is no such transform, or it is that itself.
+    None: there is no such transform, or the cut itself takes most.
 
     Args:
         operations: of making a sample.

@@ -88,7 +88,7 @@ def _shared(
 ) -> _Series | None:
     """Return what is used of /dev/shm, where that grows: batches of workers that are kept.
 
-    None if it does not grow, or if the loader has no workers.
+    None: it does not grow, or the loader has no workers.
     """
     size, free = (by_name.get(f"shm/{name}", _NOTHING) for name in ("size", "free"))
     children = by_name.get("memory/children", _NOTHING)[1]

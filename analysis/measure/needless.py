@@ -1,4 +1,4 @@
-"""What a few looks at graphs and values show: forwards nobody learns from, padding, denormal numbers."""
+"""Needless work, from a few looks at graphs and values: unused forwards, padding, denormal numbers."""
 
 import ast
 from collections import Counter
@@ -71,7 +71,7 @@ class Denormal:
 
 
 def dropped_forwards(main: Process, source: SourceLines) -> DroppedForwards | None:
-    """Return the forwards that nobody learns from; None: there are none in most steps."""
+    """Return the forwards whose graph is never used; None: most steps have none."""
     looks = main.view(Stage.DROPPED)
     some = looks[looks["dropped"] > 0]
     if len(looks) < _FEWEST or len(some) < _IN_EACH * len(looks):
@@ -83,7 +83,7 @@ def dropped_forwards(main: Process, source: SourceLines) -> DroppedForwards | No
 
 
 def is_overwritten(called_at: str, source: SourceLines) -> bool:
-    """Tell whether the next statement that names a call's result assigns it anew.
+    """Tell whether a call's result is overwritten before it is read.
 
     Args:
         called_at: file and line of the call, ``train.py:20``.
