@@ -347,6 +347,7 @@ class RankFacts:
         waiting: None: no rank is late.
         exposed: None: nothing is known of it.
         code: of the program. None: its stacks were not sampled.
+        traced: they were traced, not recorded.
     """
 
     ranks: int
@@ -356,3 +357,4 @@ class RankFacts:
     waiting: Waiting | None
     exposed: Exposed | None
     code: SampledCode | None = None
+    traced: bool = False
