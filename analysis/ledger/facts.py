@@ -72,7 +72,8 @@ class RuleInputs:
         main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it
             has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
-        updated: what its one optimizer updates (None: there are several, or none was described).
+        updated: what its optimizer updates in each step, or several of one kind (None: they are of
+            different kinds or take turns, or none was described).
         finds_unused: DistributedDataParallel looks for parameters without a gradient in each step.
         recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:

@@ -34,7 +34,7 @@ _IN_CONTAINER = Sentence(
     "{operation} only calls others: its time is spent in transforms of your own", operation=NAME
 )
 _CUT = "to their final size before the expensive transforms."
-_CUT_ALREADY = "they are cut to their size before it"
+_CUT_ALREADY = "samples are cut to their size before it"
 _IN_ONE_CALL = "ransform whole batches instead of samples{device}."
 _CUT_LESS = 1.1  # times the pixels that a sample has in the end: fewer are not cut
 _UINT8 = "Or use torchvision.transforms.v2 on uint8 tensors."
