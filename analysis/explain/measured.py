@@ -218,6 +218,7 @@ def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: li
     shown = ranks[between_ranks.choose_shown_rank(ranks, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     stacks, lines = _stacks(shown.rank, notes), source_of(shown.rank)
+    evaluation = shown.steps.boundaries.evaluation if shown.steps is not None else None
     ended = ranks[between_ranks.first_failed(ranks)]
     return _Source(
         ranks=ranks,
@@ -225,7 +226,7 @@ def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: li
         shown=shown,
         gauges=gauges,
         stacks=stacks,
-        code=SampledCode.of(stacks, lines),
+        code=SampledCode.of(stacks, lines, evaluation),
         lines=lines,
         ended=ended,
         end=at_end(ended, gauges if ended is shown else []),

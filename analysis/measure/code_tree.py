@@ -1,8 +1,11 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, holds
 from feedline.analysis.measure.code_frames import (
     OPERATIONS,
     CodeFrame,
@@ -19,6 +22,8 @@ from feedline.analysis.measure.code_places import (
     MAKING,
     OTHER,
     RECORDING,
+    SAMPLER,
+    START,
     WAIT,
     besides,
     is_recording,
@@ -35,6 +40,7 @@ _LOOP = "loop"  # phase of a sample
 _MOST_OF_STEPS = 0.5
 _STEPS = ("backward", "optimizer")
 _OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
+_MAY_EVALUATE = (*MAKING, WAIT, START, SAMPLER, FORWARD, LOSS, OTHER)
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
 
@@ -93,12 +99,16 @@ class SampledCode:
 
     @classmethod
     def of(
-        cls, processes: Iterable[ProcessStacks], source: SourceLines | None = None
+        cls,
+        processes: Iterable[ProcessStacks],
+        source: SourceLines | None = None,
+        evaluation: IntArray | None = None,
     ) -> "SampledCode | None":
         """Return what is known from sampled stacks; None without any.
 
         Args:
             source: reads lines of the program; None: they are not read.
+            evaluation: intervals of it, int64 [m, 2], ns; None: they are not known.
         """
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
@@ -111,7 +121,9 @@ class SampledCode:
         ]
         if not seen:
             return None
-        of_main = [one for one in seen if one.kind == MAIN]
+        if evaluation is not None and any(one.place in _STEPS for one in seen):
+            seen = [part for one in seen for part in one.apart(evaluation)]
+        of_main = [one for one in seen if one.kind == MAIN and not one.evaluates]
         code.loop = _loop_of(of_main)
         infers = _evaluations(of_main, code.loop)
         for one in seen:
@@ -157,9 +169,11 @@ class SampledCode:
         evaluates = next((at for at, key in enumerate(keys) if key in infers), None)
         if evaluates is not None:
             return EVALUATION, seen.program[evaluates:]
+        since = keys.index(self.loop) if self.loop in keys else 0
+        if seen.evaluates and place in _MAY_EVALUATE:
+            return EVALUATION, seen.program[since + 1 :] or seen.program[since:]
         if inside:
             return place, inside
-        since = keys.index(self.loop) if self.loop in keys else 0
         if place == OTHER and seen.program and logs(seen.program[-1].below):
             place = LOGGING
         return place, seen.program[since:]
@@ -204,6 +218,7 @@ class _SeenStack:
         frames: within the program.
         place, inside: where it stands, and the first frame inside of what tells so.
         program: the program's functions in all of it; of the main process only.
+        evaluates: it was seen in an evaluation; of the main process only.
     """
 
     kind: str
@@ -212,6 +227,7 @@ class _SeenStack:
     place: str
     inside: int
     program: list[CodeFrame]
+    evaluates: bool = False
 
     @classmethod
     def of(cls, kind: str, stack: SampledStack) -> "_SeenStack":
@@ -219,6 +235,23 @@ class _SeenStack:
         stood = standing(frames)
         program = program_frames(frames) if kind == MAIN else []
         return cls(kind, stack, frames, stood.place, stood.inside, program)
+
+    def apart(self, evaluation: IntArray) -> "Iterator[_SeenStack]":
+        """Yield its samples outside and inside of evaluations, where their moments were kept."""
+        moments, stack = np.array(self.stack.moments, np.int64), self.stack
+        inside = int(holds(evaluation, moments).sum())
+        if self.kind != MAIN or not inside:
+            yield self
+            return
+        for evaluates, number in ((False, len(moments) - inside), (True, inside)):
+            if number:
+                part = number / len(moments)
+                of = replace(
+                    stack,
+                    samples=max(1, round(stack.samples * part)),
+                    seconds=stack.seconds * part,
+                )
+                yield replace(self, stack=of, evaluates=evaluates)
 
 
 def _loop_of(seen: Sequence[_SeenStack]) -> Key | None:

@@ -388,8 +388,7 @@ def _fixes(
     first, *others = [
         way
         for way, question in _WAYS.items()
-        if (question is None or _open(comm, question))
-        and (way != _FASTER_LINK or _has_link(comm))
+        if (question is None or _open(comm, question)) and (way != _FASTER_LINK or _has_link(comm))
     ]
     return [f"Use {first}.", *(f"Or use {way}." for way in others)]
 

@@ -56,9 +56,7 @@ _COLLECTED = [
     "Or call gc.freeze() after set-up: collections then skip all objects made until then."
 ]
 _STAGE = "To see its time, wrap such code in `with feedline.stage('name'):`."
-_ANNOTATION = (
-    "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
-)
+_ANNOTATION = "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
 _CHANGING = {
     "wait": [
         "Make batches more alike: group samples of similar size, and with workers, raise "

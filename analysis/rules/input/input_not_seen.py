@@ -29,9 +29,7 @@ _FUNCTION = (
     "Put the code that gets a batch into a function that returns the batch (feedline finds such "
     "functions)."
 )
-_REST = (
-    "If other code makes part of the batch, move it into the function that returns the batch."
-)
+_REST = "If other code makes part of the batch, move it into the function that returns the batch."
 _STAGE = "Or wrap that code in `with feedline.stage('input'):`."
 _IN_TORCH = [
     "Trace a few steps with torch.profiler around the loop over the DataLoader.",
