@@ -85,6 +85,8 @@ def check(facts: RuleInputs) -> Finding | None:
         return None  # nothing is known that would make it faster
     fixes = [] if fused or other_code else [_FUSED_CALL(optimizer=updated.kind)]
     faster = bool(fixes) and used is None and not split  # that is all of the fix
+    saved = 1 - 1 / _FUSED_SPEEDUP if faster else _spared(updated, used)
+    cost_s = max(took - needs_s, 0.0) if other_code else took * saved
     first, *others = [
         *([_LOOK] if other_code else []),
         *([_SPARSE] if used else []),
@@ -93,7 +95,7 @@ def check(facts: RuleInputs) -> Finding | None:
     ]
     return Finding(
         _RULE_ID,
-        Severity.of(took / step.mean_s),
+        Severity.of(cost_s / step.mean_s),
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
         more=[
             *_why(updated, needs_s if other_code else None),
@@ -118,9 +120,7 @@ def check(facts: RuleInputs) -> Finding | None:
         condition=_SELDOM if used else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
-        cost_s=max(took - needs_s, 0.0)
-        if other_code
-        else took * (1 - 1 / _FUSED_SPEEDUP if faster else _spared(updated, used)),
+        cost_s=cost_s,
         cost_kind=_kind(other_code or faster, used),
     )
 
