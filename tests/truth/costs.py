@@ -552,7 +552,9 @@ COSTS: dict[str, Formula] = {
     "unused_parameters": lambda bar: bar.evidence("unused_s"),
     "call_in_model": lambda bar: bar.evidence("call_s"),
     "loop_in_model": lambda bar: bar.evidence("loop_s"),
-    "dropped_graphs": lambda bar: bar.evidence("dropped_s"),
+    "dropped_graphs": lambda bar: (
+        bar.evidence("dropped_s") / (1 if bar.finding["cost_kind"] == "at_least" else 3)
+    ),
     "padded_batches": lambda bar: (
         bar.evidence("padding_share") * bar.stage("forward", "loss", "backward")
     ),
