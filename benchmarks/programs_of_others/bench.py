@@ -315,6 +315,7 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
     from feedline.analysis.explain.build import build
+    from feedline.analysis.rules import LOOP
     from feedline.profiler.store.trainings import split_run, trainings
 
     found = []
@@ -356,6 +357,7 @@ def said_of(path: Path) -> list[Said]:
                 mean_s,
                 tuple(report.notes),
                 *known,
+                tuple(cause for cause in causes if cause in {rule.rule_id for rule in LOOP}),
             )
         )
     return found
