@@ -343,8 +343,15 @@ def said_of(path: Path) -> list[Said]:
             if own is not None and mean_s
             else {}
         )
-        evaluated = report.step.evaluation_s if report.step is not None else 0.0
-        away = evaluated / (evaluated + mean_s * about.steps) if evaluated else 0.0
+        away = next(
+            (
+                one.value
+                for finding in report.findings
+                for one in finding.evidence
+                if one.id == "evaluation_share"
+            ),
+            0.0,
+        )
         known = (others_known, outside, functions, away)
         found.append(
             Said(
