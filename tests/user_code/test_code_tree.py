@@ -230,6 +230,16 @@ def test_a_function_that_reads_a_loader_and_only_infers_is_evaluation():
     assert code.places["main", "forward"].weight.seconds == pytest.approx(1.0)
 
 
+def test_a_sampler_that_asks_the_model_is_no_evaluation():
+    """It mines hard samples: torch asks it for indices, and it infers for that."""
+    asked = [*LOOP, (TORCH + "utils/data/dataloader.py", 740, "_next_index")]
+    mines = [*asked, ("hard.py", 12, "__iter__")]
+    code = SampledCode.of([training(stack(mines, 50), stack([*mines, *FORWARD], 50))])
+
+    assert ("main", "evaluation") not in code.places
+    assert code.places["main", "sampler"].weight.seconds == pytest.approx(0.5)
+
+
 def test_what_happens_before_and_after_the_loop_does_not_count():
     early = stack([*FETCHING, ("data.py", 3, "__getitem__")], 50, phase="start")
 

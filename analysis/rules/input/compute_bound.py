@@ -72,6 +72,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *interval(facts),
         ],
         evidence=evidence + _where(facts, line),
+        place=line.place if line is not None else "",
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
         f"finding is wrong.",
     )
@@ -115,6 +116,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         message=message,
         more=more,
         evidence=evidence + _where(facts, line),
+        place=line.place if line is not None else "",
         how_to_check=how_to_check,
     )
 
