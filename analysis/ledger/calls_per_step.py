@@ -239,7 +239,7 @@ PER_STEP: Calls = (
     KnownCall(
         "values_checked",
         "Distributions check all of their arguments and values, each time.",
-        "Create them with validate_args=False, once the program is known to be right",
+        "Create distributions with validate_args=False, once the program is known to be right",
         "https://github.com/Toni-SM/skrl/pull/233",
         (
             Sign("torch", r"distributions/constraints\.py"),
@@ -250,7 +250,7 @@ PER_STEP: Calls = (
     KnownCall(
         "attention_weights",
         "Attention also gives out its weights, which are not used, so no fused kernel computes it.",
-        "Call it with need_weights=False",
+        "Call attention with need_weights=False",
         "https://github.com/lyuwenyu/RT-DETR/issues/678",
         (Sign("torch", r"nn/functional\.py", "multi_head_attention_forward"),),
         statement=r"^(?!.*need_weights)(.*\)\s*\[0\]|[\w.]+,\s*_\w*\s*=)",
@@ -286,7 +286,7 @@ PER_STEP: Calls = (
 DECOMPOSED = KnownCall(
     "decomposed",
     "A matrix is decomposed or inverted in every step.",
-    "Do it every 50 steps or so, and use the last result in between",
+    "Decompose matrices every 50 steps or so, and use the last result in between",
     "https://github.com/jiaweizzhao/GaLore/issues/16",
     text=r"\blinalg\.(svd\w*|eig\w*|qr|inv\w*|pinv|matrix_power|matrix_exp|cholesky\w*|solve\w*|lstsq)\("
     r"|\btorch\.(svd\w*|eig\w*|qr|inverse|pinverse|matrix_exp|cholesky\w*|svd_lowrank|lobpcg)\(",

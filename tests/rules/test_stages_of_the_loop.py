@@ -160,7 +160,11 @@ def test_an_update_that_cannot_take_that_long_holds_other_code():
 @pytest.mark.parametrize(
     ("line", "fix", "left"),
     [
-        ("left, _, _ = torch.linalg.svd(gradient)", "Do it every 50 steps or so", 1 - 0.98 * 0.75),
+        (
+            "left, _, _ = torch.linalg.svd(gradient)",
+            "Decompose matrices every 50 steps",
+            1 - 0.98 * 0.75,
+        ),
         ("part = slow(gradient)", "Look at", None),
     ],
 )

@@ -7,7 +7,12 @@ from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, proc
 
 from feedline.analysis.explain.run_facts import source_of
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
+from feedline.analysis.ledger.calls_per_step import (
+    PER_EVALUATION,
+    PER_STEP,
+    PER_UPDATE,
+    TOLD_BY_MORE,
+)
 from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_tree import SampledCode
@@ -172,7 +177,9 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call", [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE], ids=lambda call: call.name
+    "call",
+    [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE, *PER_UPDATE, *PER_EVALUATION],
+    ids=lambda call: call.name,
 )
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")
