@@ -72,7 +72,6 @@ def check(facts: RuleInputs) -> Finding | None:
             *interval(facts),
         ],
         evidence=evidence + _where(facts, line),
-        place=line.place if line is not None else "",
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
         f"finding is wrong.",
     )
@@ -116,7 +115,6 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         message=message,
         more=more,
         evidence=evidence + _where(facts, line),
-        place=line.place if line is not None else "",
         how_to_check=how_to_check,
     )
 
