@@ -53,8 +53,8 @@ def _gain(
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
     if finding.outside_s and step is not None and rate:
-        told = _outside(finding.outside_s, rate, unit, step, throughput.steps)
-        return replace(told, kind=GainKind.ABOUT) if beside_others else told
+        gain = _outside(finding.outside_s, rate, unit, step, throughput.steps)
+        return replace(gain, kind=GainKind.ABOUT) if beside_others else gain
     kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)

@@ -47,6 +47,7 @@ PARAMETRIZED = KnownCall(
     (Sign("torch", r"nn/utils/parametrize\.py", "get_parametrized"),),
     in_graph=True,
 )
+FILLED_IN_STEP = replace(FILLED, name="filled_one_by_one_in_step")
 #: Calls that it takes more than a frame or a line to tell.
 TOLD_BY_MORE: Calls = (ONE_BY_ONE, AFTER_BACKWARD, PARAMETRIZED)
 
@@ -267,8 +268,8 @@ PER_STEP: Calls = (
         r"|\([^()\n]*\[[^\]\n]*None[^()\n]* - [^()\n]*\[",
         in_graph=True,
     ),
-    FRONT,
-    FILLED,
+    replace(FRONT, name="taken_from_the_front_in_step"),
+    FILLED_IN_STEP,
     replace(GROWN, name="grown_by_copying_in_step"),
     replace(SUMMED, name="lists_summed_in_step"),
     replace(SEARCHED, name="list_searched_in_step"),

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.ledger.calls_per_sample import FILLED
-from feedline.analysis.ledger.calls_per_step import PARAMETRIZED, PER_STEP
+from feedline.analysis.ledger.calls_per_step import FILLED_IN_STEP, PARAMETRIZED, PER_STEP
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
@@ -32,7 +31,7 @@ _LEAST = 0.05  # of a stage
 _STAGES = {FORWARD: (FORWARD, LOSS), BACKWARD: (BACKWARD,)}
 #: What models compute themselves: norms of activations, sums over ranks of a layer that is split.
 #: A loop that fills a tensor is told of as a loop (loop_in_model).
-_OF_MODELS = ("norms", "reduced", FILLED.name)
+_OF_MODELS = ("norms", "reduced", FILLED_IN_STEP.name)
 #: Calls that count there: those that cost the host the same whatever computes.
 _CALLS = tuple(call for call in PER_STEP if not call.on_gpu and call.name not in _OF_MODELS)
 
