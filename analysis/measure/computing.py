@@ -52,12 +52,10 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
         stages: whose records are looked at.
     """
     records = _of_steps(main, steps, *stages)
-    begin, end = steps.start[first:], steps.boundaries.end[first:]
-    if not len(begin):
+    inside = steps.boundaries.step_of(records["start"]) >= first
+    if not inside.any():
         return None
-    at = np.maximum(np.searchsorted(begin, records["start"], "right") - 1, 0)
-    inside = (records["start"] >= begin[at]) & (records["start"] < end[at])
-    return float(records["runqueue"][inside].sum()) / len(begin) / 1e9 if inside.any() else None
+    return float(records["runqueue"][inside].sum()) / (len(steps.start) - first) / 1e9
 
 
 def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
@@ -85,8 +83,8 @@ def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
     """
     records = _of_steps(main, steps, *stages)
     records = records[records["runqueue"] > 0]
-    at = np.searchsorted(steps.start, records["start"], "right") - 1
-    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    at = steps.boundaries.step_of(records["start"])
+    inside = at >= 0
     queued = np.minimum(records["runqueue"], records["wall"])[inside]
     return np.minimum(
         np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall
