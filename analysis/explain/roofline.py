@@ -9,7 +9,7 @@ import math
 from feedline.analysis.explain import roofs
 from feedline.analysis.explain.limit_words import RATE, behind, sentence
 from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
-from feedline.analysis.explain.peak import peak
+from feedline.analysis.explain.roofs import peak
 from feedline.profiler.ceilings import Ceilings
 
 # the clocks of several processes, and steps that begin before their first batch was asked for
