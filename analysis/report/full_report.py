@@ -386,7 +386,7 @@ def _finding(number: int, finding: Finding, report: Report) -> Iterator[Block]:
     rows = [
         *(Field("" if at else "Seen", text) for at, text in enumerate(seen)),
         Field("Fix", phrases.whole_fix(finding)),
-        Field("Gain", phrases.gains(finding, report)),
+        Field("Gain", phrases.gain_or_why(finding, report)),
         Field("Check", finding.how_to_check),
     ]
     if shown := tuple(row for row in rows if row.text):
