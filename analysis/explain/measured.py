@@ -397,7 +397,9 @@ def _view(
         kept=memory.chained(rank.main, source.lines),
         dropped=needless.dropped_forwards(rank.main, source.lines),
         padding=needless.padding(rank.main),
-        denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
+        denormal=needless.denormal(
+            rank.main, rank.steps.start, rank.steps.wall, facts.throughput.steps
+        ),
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
         unused_gradients=unused_gradients(rank.main, manifest.training, source.stacks),

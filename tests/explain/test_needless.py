@@ -103,7 +103,8 @@ def slowing(slow_ms, *looks):
         run.update(at + took - 10, at + took)
         at += took
     main = run.process()
-    return denormal(main, partition(main), 100)
+    steps = partition(main)
+    return denormal(main, steps.start, steps.wall, 100)
 
 
 NONE_YET = [(3, 0), (5, 0), (9, 0), (20, 0), (55, 0)]
@@ -124,4 +125,5 @@ def test_without_looks_before_them_nothing_can_be_compared():
 def test_without_denormal_numbers_nothing_is_said():
     main = looked(DENORMAL, (0, 100, 0), (1, 1000, 9)).process()
 
-    assert denormal(main, partition(main), 9) is None
+    steps = partition(main)
+    assert denormal(main, steps.start, steps.wall, 9) is None
