@@ -260,7 +260,7 @@ def _step(source: _Source) -> StepSummary | None:
         return None
     return dataclasses.replace(
         step,
-        cpu_s=cpu_s(shown, source.gauges, step.mean_s),
+        cpu_s=_cpu_s(shown, source.gauges, step.mean_s),
         own_code=user_code.looked_or_sampled(
             own_code.of_steps(shown, step),
             user_code.loop_code(code, step.stages) if code is not None else None,
@@ -328,7 +328,7 @@ def _convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         return None
 
 
-def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
+def _cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
     """Return the CPU seconds of the mean step, of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors

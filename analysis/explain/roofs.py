@@ -70,7 +70,7 @@ def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, flo
     }
 
 
-def cpus(run: MeasuredRun) -> float | None:
+def _cpus(run: MeasuredRun) -> float | None:
     """Return the CPUs that this run may use; ranks share them."""
     available = run.run.machine.get("effective_cpus") or run.run.machine.get("cpus")
     return float(available) / max(run.run.ranks, 1) if isinstance(available, (int, float)) else None
@@ -143,7 +143,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
 
 
 def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
-    step, workers, cores = run.step, run.workers, cpus(run)
+    step, workers, cores = run.step, run.workers, _cpus(run)
     if not cores:
         return
     have = limit_words.cpus(cores, run)

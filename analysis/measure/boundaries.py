@@ -58,7 +58,7 @@ def training_loaders(process: Process) -> frozenset[int]:
     ]
     records = records[np.argsort(records["start"], kind="stable")]
     first = records["thread"] == 0
-    return Asks.of(records[first], records[~first]).training_loaders
+    return _BatchRequests.of(records[first], records[~first]).training_loaders
 
 
 def find(
@@ -71,7 +71,7 @@ def find(
         rests: REST records: the steps in them were only counted, and are none of those found.
         elsewhere: records of other threads.
     """
-    asked = Asks.of(main, elsewhere)
+    asked = _BatchRequests.of(main, elsewhere)
     evaluation = _evaluations(main, asked)
     updates, by = _updates(main, evaluation)
     if not len(updates):
@@ -170,7 +170,7 @@ def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
 
 
 @dataclass(frozen=True)
-class Asks:
+class _BatchRequests:
     """Requests for a batch, and what was done until the next request.
 
     Attributes:
@@ -184,7 +184,7 @@ class Asks:
     infers: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, main: Records, elsewhere: Records | None = None) -> "Asks":
+    def of(cls, main: Records, elsewhere: Records | None = None) -> "_BatchRequests":
         every = main if elsewhere is None else np.concatenate([main, elsewhere])
         asked = view(every[every["stage"] == Stage.NEXT], Stage.NEXT)
         asked = asked[gave(asked)]
@@ -261,9 +261,11 @@ class Asks:
 
         So are the beginning and the end of a pass over a loader in which nothing is learned.
         """
-        keys = pass_of(self.records)
+        keys = _pass_of(self.records)
         passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
-        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(pass_of(main), passes)
+        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(
+            _pass_of(main), passes
+        )
         return of_pass | (main["stage"] == Stage.NEXT) & np.isin(
             main["start"], self.records["start"][self.only_infers]
         )
@@ -286,13 +288,13 @@ def gave(asked: Records) -> npt.NDArray[np.bool_]:
     return np.asarray(asked["flags"] & (Flag.END | Flag.FAILED) == 0)
 
 
-def pass_of(records: Records) -> IntArray:
+def _pass_of(records: Records) -> IntArray:
     """Return one number for each pass over a loader."""
     epoch = np.where(records["stage"] == Stage.EPOCH, records["number"], records["number"] >> 32)
     return np.asarray(records["source"].astype(np.int64) << 32 | epoch)
 
 
-def _evaluations(main: Records, asks: Asks) -> IntArray:
+def _evaluations(main: Records, asks: _BatchRequests) -> IntArray:
     """Return the intervals of evaluation, [m, 2], ns.
 
     Each goes from the first request that only infers to the next event that trains. Loops without a
@@ -396,7 +398,7 @@ def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
     never = np.iinfo(np.int64).max
     for source in np.unique(asked["source"]):
         own = np.flatnonzero(asked["source"] == source)
-        keys = pass_of(asked[own])
+        keys = _pass_of(asked[own])
         order = np.argsort(keys, kind="stable")
         passes = np.split(own[order], np.flatnonzero(np.diff(keys[order])) + 1)
         passes.sort(key=lambda key: int(key[0]))

@@ -236,11 +236,11 @@ def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     fix = shortest_fix(finding).removesuffix(".")
     if not then and finding.cost_s <= 0:  # it is about the set-up, and takes no time
         return fix, finding.place, then
-    what = fix if 0 < len(fix) <= _SHORT_FIX else title(finding)
+    what = fix if 0 < len(fix) <= _SHORT_FIX else _called(finding)
     return what, _weight(finding, mean_s), then
 
 
-def title(finding: Finding) -> str:
+def _called(finding: Finding) -> str:
     """Return what a finding is called."""
     rule = BY_ID.get(finding.rule_id)
     return (rule and rule.called) or finding.rule_id.replace("_", " ")

@@ -256,7 +256,7 @@ def pace(report: Report) -> list[str]:
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
         parts.append(
-            f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}"
+            f"{number(throughput.of_all_ranks)} samples/s{_spread(throughput)}{of_ranks(throughput)}"
         )
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
@@ -268,7 +268,7 @@ def pace(report: Report) -> list[str]:
     return parts or ["throughput not measured: no step was timed"]
 
 
-def spread(throughput: Throughput) -> str:
+def _spread(throughput: Throughput) -> str:
     """Return `` (65.4 to 106)``, the interval of the measured rate of one rank.
 
     From that rate the loader's replay predicts. It is empty if the interval is narrow.

@@ -53,7 +53,7 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
         if call is not None and own is not None:
             return LoopCall(
-                as_reduced(facts, call),
+                _as_reduced(facts, call),
                 line_in(facts, one.name) or place_of(one.name),
                 one.s / own.s,
             )
@@ -116,7 +116,7 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     found = known_call(root, _calls(facts), code.source, _MOST_OF_LOOP)
     if found is None:
         return None
-    return replace(found, call=as_reduced(facts, found.call)), found.seconds / root.seconds
+    return replace(found, call=_as_reduced(facts, found.call)), found.seconds / root.seconds
 
 
 def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
@@ -245,7 +245,7 @@ _SMALLEST_BYTES = 2  # of a gradient's element
 _FEW = 2.5  # calls in a step: more are one for each tensor or so
 
 
-def as_reduced(facts: RuleInputs, call: KnownCall) -> KnownCall:
+def _as_reduced(facts: RuleInputs, call: KnownCall) -> KnownCall:
     """Return a known call with what is true of gradients, if it reduces these; else the call."""
     calls = _of_gradients(facts) if call is REDUCED else 0.0
     if not calls:
