@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from advisor.made_up import run as recorded
-from communication.made_up import MB, Training, always, train
 from explain.test_next_limit import RUN as LIMITED
 from hypothesis import given, settings
 from ids.rewriting import all_x, dataclasses_of_analysis, from_now_on, words_of
-from reports import made_up
-from reports.made_up_training import without_scale
+from ranks.made_up import MB, Training, always, train
+from report import made_up
+from report.made_up_training import without_scale
 from rules.any_facts import any_facts
 from rules.made_up import made_up_facts
 from scaling.conftest import synthetic as synthetic

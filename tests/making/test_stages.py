@@ -1,7 +1,7 @@
 """What making takes leaves the stage that it lies in, also in steps in which it was not timed."""
 
 import pytest
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Flag, Stage

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
