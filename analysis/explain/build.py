@@ -22,8 +22,8 @@ from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.ledger.view.cpus import contended
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import no_batch

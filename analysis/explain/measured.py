@@ -27,12 +27,13 @@ from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_sh
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import (
     batch_making,
-    computing,
-    gather,
+    machine_use,
     memory,
     needless,
     own_code,
+    rank_metrics,
     user_code,
+    waits,
 )
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.certainty import (
@@ -44,8 +45,7 @@ from feedline.analysis.measure.certainty import (
     unseen,
 )
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.cuts import cut_first
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
     Cpus,
@@ -59,6 +59,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
@@ -255,7 +256,7 @@ def _worded(run: Run, notes: list[str]) -> list[str]:
 def _step(source: _Source) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
     shown, code = source.shown, source.code
-    step = gather.step_summary(shown)
+    step = rank_metrics.step_summary(shown)
     if step is None:
         return None
     return dataclasses.replace(
@@ -334,7 +335,7 @@ def _cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | Non
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
         return None
-    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
+    return machine_use.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
 def _view(
@@ -353,16 +354,16 @@ def _view(
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
     glibc = glibc_version(manifest)
     facts = RuleInputs(
-        throughput=gather.throughput(rank),
+        throughput=rank_metrics.throughput(rank),
         step=step,
         loader=training,
         workers=workers,
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
-        ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
+        ready_share=waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=effective_cpus(manifest),
         main_runqueue_share=step.main_runqueue_share,
-        main_queued_share=gather.main_queued_share(rank),
+        main_queued_share=rank_metrics.main_queued_share(rank),
         updated=updated_by(manifest.training),
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=recompiled_functions(manifest.training),
@@ -372,7 +373,7 @@ def _view(
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
         batch_tensors=workers.batch_tensors if workers else None,
-        moved=computing.moved_per_step(rank.main, rank.steps, rank.first),
+        moved=machine_use.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
@@ -482,7 +483,7 @@ def _traffic(rank: RankMetrics) -> Traffic:
 
 
 def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:
-    step = gather.step_summary(rank)
+    step = rank_metrics.step_summary(rank)
     return RankSummary(
         steps=len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
         mean_s=step.mean_s if step else None,

@@ -23,7 +23,7 @@ from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most

@@ -19,11 +19,11 @@ from feedline.analysis.ledger.view.handover_cost import (
     tensors,
 )
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import Main, main_process
-from feedline.analysis.predict.recorded import RecordedInput, Shares
+from feedline.analysis.predict.recorded_input import RecordedInput, Shares
 from feedline.analysis.predict.starts import Starts, settling_cpu_s, starts, warm_up, warming
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records

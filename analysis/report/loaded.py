@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.report.frame_table import FrameTable
 from feedline.analysis.report.report_frames import FINDINGS, USER_CODE, findings, user_code
 from feedline.analysis.report.run_frames import (

@@ -29,7 +29,7 @@ from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
-from feedline.profiler.stacks.sampler import StackSampling
+from feedline.profiler.stacks.stack_sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment

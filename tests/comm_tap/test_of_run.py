@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.ranks.read_collectives import clock_of, collectives_of
 from feedline.analysis.traces.collectives import PHASES

@@ -8,7 +8,7 @@ from measure.made_up_records import MadeUp
 
 from feedline.analysis.ledger.rows import step_rows
 from feedline.analysis.measure.garbage import long_collections
-from feedline.analysis.measure.gather import step_summary
+from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Stage

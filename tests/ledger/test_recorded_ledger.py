@@ -11,7 +11,7 @@ from measure.made_up_records import MadeUp
 import feedline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.ledger.recorded_ledger import ledger_of, run_table
-from feedline.analysis.measure.gather import RankMetrics, step_summary
+from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest

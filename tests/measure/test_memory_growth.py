@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from measure.made_up_records import MadeUp
 
+from feedline.analysis.measure.counted_steps import Counted
 from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.memory import growths
 from feedline.analysis.measure.model import Gauge, Holder
-from feedline.analysis.measure.rested import Counted
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Stage

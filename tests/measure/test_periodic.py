@@ -7,8 +7,8 @@ from ledger.test_recorded_ledger import recorded
 from measure.made_up_records import MadeUp
 from user_code.made_stacks import BACKWARD, LOOP, process, stack
 
-from feedline.analysis.measure.gather import step_summary
 from feedline.analysis.measure.periodic import periodic_stall
+from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.profiler.events import Flag, Stage
 
 MS = 1_000_000

@@ -2,7 +2,7 @@
 
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure import computing
+from feedline.analysis.measure import machine_use
 from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Flag, Stage
 
@@ -26,6 +26,6 @@ def test_only_what_steps_wait_counts():
     process, steps = with_evaluations()
     assert len(steps.boundaries.evaluation) == 2
 
-    assert computing.runqueue_s(process, steps, 0, Stage.FORWARD) == (4 + 4 + 0) / 3 / 1e9
-    assert computing.queued_ns(process, steps, Stage.FORWARD).tolist() == [4, 4, 0]
-    assert computing.queued_share(process, steps, 0, Stage.FORWARD) == 8 / (8 + 32)
+    assert machine_use.runqueue_s(process, steps, 0, Stage.FORWARD) == (4 + 4 + 0) / 3 / 1e9
+    assert machine_use.queued_ns(process, steps, Stage.FORWARD).tolist() == [4, 4, 0]
+    assert machine_use.queued_share(process, steps, 0, Stage.FORWARD) == 8 / (8 + 32)

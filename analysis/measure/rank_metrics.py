@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.analysis.intervals import FloatArray, IntArray
-from feedline.analysis.measure import computing, waits
+from feedline.analysis.measure import machine_use, waits
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
+from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, partition
@@ -179,7 +179,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     )
     evaluation = steps.boundaries.evaluation
     evaluated = np.unique(_made_by(rank, steps, evaluation[:, 0]))
-    queued_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+    queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
         median_s=float(np.median(mean.walls)),
@@ -193,9 +193,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         if len(evaluated) > 1 and rank.main.stride == 1
         else None,
         series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=computing.gpu_stages(rank.main, steps, rank.first),
+        gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
-        flop=computing.flop(rank.main, steps),
+        flop=machine_use.flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
         main_runqueue_share=_main_runqueue_share(rank),
         sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
@@ -282,7 +282,7 @@ def _main_runqueue_share(rank: RankMetrics) -> float | None:
     steps = rank.steps
     if steps is None:
         return None
-    waits_s = computing.runqueue_s(
+    waits_s = machine_use.runqueue_s(
         rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD
     )
     mean_s = float(steps.wall[rank.first :].mean()) / 1e9
@@ -295,7 +295,7 @@ def main_queued_share(rank: RankMetrics) -> float | None:
     It counts in forward and backward.
     """
     return (
-        computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+        machine_use.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
         if rank.steps is not None
         else None
     )

@@ -3,7 +3,7 @@
 import pytest
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure.cuts import cut_first
+from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.model import Operation
 from feedline.profiler.events import Stage
 
