@@ -392,6 +392,14 @@ def _view(
         code=code,
         killed=killed,
     )
+    return _completed(facts, source)
+
+
+def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
+    """Return what the rules read, with what is measured by the rest of it, and its ledger."""
+    rank, code, workers, step = source.shown, source.code, facts.workers, facts.step
+    assert rank.steps is not None
+    training = rank.rank.manifest.training
     parts = facts.comm_parts.get(rank.rank.number)
     return dataclasses.replace(
         facts,
@@ -403,7 +411,7 @@ def _view(
         ),
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
-        unused_gradients=unused_gradients(rank.main, manifest.training, source.stacks),
+        unused_gradients=unused_gradients(rank.main, training, source.stacks),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
