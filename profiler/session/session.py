@@ -57,6 +57,22 @@ class _Changes(Protocol):
         """Act once torch is imported; its hooks are undone with the recording."""
 
 
+def _manifest_of(launch: str, group: str, command: list[str], place: ranks.RankPlace) -> Manifest:
+    """Return what is known of this process as its recording begins."""
+    return Manifest(
+        launch=launch,
+        group=group,
+        command=command,
+        place=asdict(place),
+        environment=privacy.environment(),
+        machine=machine(),
+        pid=os.getpid(),
+        pid_started=proc.started(os.getpid()),
+        parent=[os.getppid(), proc.started(os.getppid())],
+        anchors=[clock.anchor()],
+    )
+
+
 class Session:
     """Records this process and its loaders' workers into a run folder.
 
@@ -112,17 +128,11 @@ class Session:
         if recorder.resume() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
-        self.manifest = Manifest(
-            launch=launch or ranks.launch_id(),
-            group=group,
-            command=privacy.recorded_argv(command, record_argv),
-            place=asdict(self.place),
-            environment=privacy.environment(),
-            machine=machine(),
-            pid=os.getpid(),
-            pid_started=proc.started(os.getpid()),
-            parent=[os.getppid(), proc.started(os.getppid())],
-            anchors=[clock.anchor()],
+        self.manifest = _manifest_of(
+            launch or ranks.launch_id(),
+            group,
+            privacy.recorded_argv(command, record_argv),
+            self.place,
         )
         try:
             rooms = rooms or _beside(path, self.place, self.manifest.launch, overwrite)
