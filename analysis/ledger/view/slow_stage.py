@@ -123,39 +123,41 @@ class Why:
     place: str = ""
 
 
-def slowest_stage(run: RuleInputs) -> tuple[Work, Why] | None:
+def slowest_stage(facts: RuleInputs) -> tuple[Work, Why] | None:
     """Return the stage that costs most of those that are far off, and why.
 
     None: there is none.
     """
-    slow = [(work, cause) for work in works(run) if (cause := _why(run, work)) is not None]
+    slow = [(work, cause) for work in works(facts) if (cause := _why(facts, work)) is not None]
     return max(slow, key=lambda both: both[0].lost_s) if slow else None
 
 
-def is_slowest_stage(run: RuleInputs, stage: str) -> bool:
+def is_slowest_stage(facts: RuleInputs, stage: str) -> bool:
     """Tell whether this stage is the slowest one.
 
     Rules that take a stage's time for what its bytes or pixels cost are then silent.
     """
-    slowest = slowest_stage(run)
+    slowest = slowest_stage(facts)
     return slowest is not None and slowest[0].stage == stage
 
 
-def _at_helpers(run: RuleInputs) -> bool:
+def _at_helpers(facts: RuleInputs) -> bool:
     """Tell whether that one waits for threads that a library has started.
 
     It then stands at a lock that the program did not make.
     """
-    slowest = slowest_stage(run)
-    return slowest is not None and _spins(slowest[0].stage) and _waits_for_helpers(run, slowest[0])
+    slowest = slowest_stage(facts)
+    return (
+        slowest is not None and _spins(slowest[0].stage) and _waits_for_helpers(facts, slowest[0])
+    )
 
 
-def at_own_locks(run: RuleInputs) -> bool:
+def at_own_locks(facts: RuleInputs) -> bool:
     """Tell whether the locks at which samples wait are those of a library's threads.
 
     Other workers do not wait for them.
     """
-    return _at_helpers(run) or decoder_threads(run)
+    return _at_helpers(facts) or decoder_threads(facts)
 
 
 def _why(facts: RuleInputs, work: Work) -> Why | None:
