@@ -67,7 +67,7 @@ from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.measure.unused_gradients import unused_gradients
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
-from feedline.analysis.ranks import comparison as between_ranks
+from feedline.analysis.ranks import comparison
 from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
@@ -134,11 +134,11 @@ class Measurement:
 
 
 def measure(
-    run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS
+    run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS
 ) -> Measurement:
     """Measure a run. Args and errors as for ``build``."""
     notes = list(run.notes)
-    source = _source(run, ceilings, beside, notes)
+    source = _source(run, ceilings, hints, notes)
     shown, ended, end = source.shown, source.ended, source.end
     trained = _convergence(run, notes)
     killed, hang = killed_worker(ended), hung(source.ranks)
@@ -210,16 +210,16 @@ class _Source:
     end: AtEnd
 
 
-def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: list[str]) -> _Source:
+def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: list[str]) -> _Source:
     """Read the ranks of a run, and note what cannot be read."""
     ranks = gather_ranks(run, notes)
-    compared = between_ranks.compare_recorded(
-        ranks, ranks[min(ranks)], ceilings, beside, notes, rank_cpus(ranks)
+    compared = comparison.compare_recorded(
+        ranks, ranks[min(ranks)], ceilings, hints, notes, rank_cpus(ranks)
     )
-    shown = ranks[between_ranks.choose_shown_rank(ranks, compared)]
+    shown = ranks[comparison.choose_shown_rank(ranks, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     stacks, lines = _stacks(shown.rank, notes), source_of(shown.rank)
-    ended = ranks[between_ranks.first_failed(ranks)]
+    ended = ranks[comparison.first_failed(ranks)]
     return _Source(
         ranks=ranks,
         compared=compared,
@@ -291,7 +291,7 @@ def _throughput(
 ) -> tuple[Throughput, ConvergenceSummary | None]:
     """Return the rate with its interval, and the convergence with the same number of samples."""
     shown = source.shown
-    pace = between_ranks.throughput(source.ranks, shown)
+    pace = comparison.throughput(source.ranks, shown)
     profiled = len(shown.main.of(Stage.PROFILED)) > 0  # such steps do not count
     if len(source.ranks) == 1 and shown.rank.manifest.ended and not profiled:
         pace, trained = _trained_on(pace, trained)

@@ -99,7 +99,7 @@ class Predictions:
 
         The limits of the run, which were measured beside them, do not count then.
         """
-        if not contended(self.facts) or not self.rate or untold(self.facts) is not None:
+        if not contended(self.facts) or not self.rate or unknown_input(self.facts) is not None:
             return self.of(change)
         made = self.replay(replace(change, others=False), True)
         return made if isinstance(made, Refused) else _from(self.rate, made)
@@ -171,7 +171,7 @@ class Predictions:
 
     def _replayed(self, change: Change, interval: bool) -> PredictedRate | Refused:
         """Return what the replay predicts, as far as the limits of the run allow it."""
-        if (unknown := untold(self.facts)) is not None:
+        if (unknown := unknown_input(self.facts)) is not None:
             refused = change_of(unknown.rule_id, self.facts)
             assert isinstance(refused, Refused)
             return refused
@@ -248,7 +248,7 @@ def of_recording(
     return Predictions(facts, rate, replay, limits, rejected)
 
 
-def untold(facts: RuleInputs) -> Finding | None:
+def unknown_input(facts: RuleInputs) -> Finding | None:
     """Return the finding that nothing can be said of this run's input, let alone predicted.
 
     None: there is none.

@@ -28,7 +28,7 @@ from feedline.analysis.explain import build as of_runs
 from feedline.analysis.explain import build_traces as of_traces
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
-from feedline.analysis.explain.next_limit import within
+from feedline.analysis.explain.next_limit import cap_at_next_limit
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction
@@ -177,7 +177,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
 def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(rule_id):
     def capped():
         limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
-        return limits, *within(
+        return limits, *cap_at_next_limit(
             [Finding(rule_id, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s
         )
 
