@@ -54,7 +54,7 @@ def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
 
 Chain = tuple[StackFrame, ...]
 Key = tuple[str, str]  # file and name of a function
-_K = TypeVar("K")
+_K = TypeVar("_K")
 
 
 def add_to(sums: dict[_K, float], key: _K, seconds: float) -> None:

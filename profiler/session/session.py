@@ -33,7 +33,7 @@ from feedline.profiler.stacks.stack_sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.compiled import compiled
+from feedline.profiler.taps.recompiled import compiled
 
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...

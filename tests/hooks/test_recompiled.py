@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import json, torch
-from feedline.profiler.taps.compiled import compiled
+from feedline.profiler.taps.recompiled import compiled
 
 assert compiled() == {}
 
@@ -61,7 +61,7 @@ def test_functions_that_were_compiled_again_are_described_without_texts(tmp_path
 
 BREAKS = """
 import json, torch
-from feedline.profiler.taps.compiled import compiled
+from feedline.profiler.taps.recompiled import compiled
 
 def breaks(x):
     y = x * 2
