@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from comm_tap.launching import launch, say_what_went_wrong
+from collectives.launching import launch, say_what_went_wrong
 from truth import one_number
 
 import feedline

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from comm_tap.launching import Rank, launch, say_what_went_wrong
+from collectives.launching import Rank, launch, say_what_went_wrong
 from warm_python import WarmPython
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rests.resting import rested
+from recording_schedule.resting import rested
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 

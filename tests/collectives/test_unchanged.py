@@ -1,8 +1,8 @@
 """A training under the tap computes what it computes alone, and ends as it ends alone."""
 
 import pytest
-from comm_tap.launching import launch, say_what_went_wrong
-from comm_tap.programs.destroyed_in_flight import LATE_S
+from collectives.launching import launch, say_what_went_wrong
+from collectives.programs.destroyed_in_flight import LATE_S
 
 
 def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(

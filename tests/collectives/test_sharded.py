@@ -1,7 +1,7 @@
 """FSDP2 moves parameters and gradients: what of both no backward covers is told by what moved."""
 
 import pytest
-from comm_tap.launching import launch, say_what_went_wrong
+from collectives.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain import diagnose
 from feedline.analysis.explain.build import build

@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from making.loops import Timed, at_the_end, train
+from own_code.loops import Timed, at_the_end, train
 from text.breath import advised, said
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -94,7 +94,7 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
         found.rule_id == "own_code"
         and found.severity.value == "high"
         and found.message.endswith(" in project()")
-        and found.place.startswith("tests/making/test_own_code.py:")
+        and found.place.startswith("tests/own_code/test_own_code.py:")
     )
     assert report.verdict.limit.startswith("Bound by the training loop: Code outside the model")
 

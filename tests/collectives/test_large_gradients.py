@@ -3,7 +3,7 @@ backward runs.
 """
 
 import pytest
-from comm_tap.launching import launch, say_what_went_wrong
+from collectives.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain.build import build
 from feedline.profiler.store.trainings import open_run

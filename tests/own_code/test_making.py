@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from making.loops import ROWS, TEXT, Timed, at_the_beginning, at_the_end, train
+from own_code.loops import ROWS, TEXT, Timed, at_the_beginning, at_the_end, train
 from text.breath import said as text_of
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -70,7 +70,7 @@ def test_what_makes_the_batches_is_named_and_its_time_is_that_of_a_timer_around_
     made = Timed()
     report, main = recorded(lambda: train(WAYS[way](made, text_file)))
 
-    assert len(names(main)) == 1 and re.search(r"\w+ \(tests/making/\w+\.py:\d+\)", *names(main))
+    assert len(names(main)) == 1 and re.search(r"\w+ \(tests/own_code/\w+\.py:\d+\)", *names(main))
     assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
     found = finding(report) or finding(
         report, "too_short"

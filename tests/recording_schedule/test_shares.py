@@ -4,7 +4,7 @@ cost then, and the truth is known.
 
 import pytest
 import torch
-from rests.resting import rested
+from recording_schedule.resting import rested
 from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.analysis.explain.roofline import roofline

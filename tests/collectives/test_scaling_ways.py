@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from comm_tap.launching import launch, say_what_went_wrong
+from collectives.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain.build import build
 from feedline.cli import main
