@@ -110,3 +110,7 @@ def at_the_beginning(get: Callable[[], Batch]) -> Callable[[Model], torch.Tensor
         return torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
     return step
+
+
+def finding(report, rule_id="made_in_step"):
+    return next((one for one in report.findings if one.rule_id == rule_id), None)
