@@ -511,7 +511,7 @@ def about(run: RunInfo) -> list[str]:
     return [run.name, duration(run.duration_s), *ranks, state(run)]
 
 
-def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
+def sample_table(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
     """Return (name, stage, cost, bytes) of a sample's stages and their total.
 
     Sending it comes after that, in another thread. The total has no bytes: those of its stages are
