@@ -9,10 +9,11 @@ from feedline.analysis.convergence.checks import ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
-from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.finding import Finding, Gain, Severity
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.report import phrases
 from feedline.analysis.report.document import (
     Alert,
     Bar,
@@ -37,11 +38,6 @@ _CLOSE = 10  # lines between places in one function, mostly
 _SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
-_KINDS = {
-    GainKind.ABOUT: "about ",
-    GainKind.AT_LEAST: "at least ",
-    GainKind.AT_MOST: "at most ",
-}
 _REST = "smaller stages"
 _ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
@@ -97,7 +93,7 @@ def _advice(report: Report) -> Iterable[Field]:
     if verdict.condition:
         yield Field("", verdict.condition)
     if verdict.gain is not None:
-        yield Field("Gain", gain(verdict.gain))
+        yield Field("Gain", phrases.rates(verdict.gain))
         if _exceeds_input(report, verdict.gain):
             yield Field("", _FREED)
 
@@ -109,22 +105,6 @@ def _exceeds_input(report: Report, gained: Gain) -> bool:
         return False
     rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
     return rest * gained.after > _ABOVE * gained.before
-
-
-def gain(gained: Gain) -> str:
-    """Return a gain: ``81.0 -> 117 samples/s (106 to 123)``."""
-    if gained.after is None or gained.before is None:
-        return "unknown"
-    rates = f"{rate(gained.before)} -> {_short_gain(gained)} {gained.unit}"
-    if gained.low is None or gained.high is None:
-        return rates
-    none = ", perhaps none" if gained.low <= gained.before else ""
-    return f"{rates} ({rate(gained.low)} to {rate(gained.high)}{none})"
-
-
-def _short_gain(gained: Gain) -> str:
-    """Return the rate with a fix: ``117``, ``about 95``, ``at least 95``."""
-    return f"{_KINDS.get(gained.kind, '')}{rate(gained.after)}"
 
 
 def _stages(step: StepSummary, most: int, ledger: Ledger | None) -> Bars:
@@ -248,15 +228,19 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = "" if gained is None or gained.after is None else f"this alone -> {_short_gain(gained)}"
+    then = (
+        ""
+        if gained is None or gained.after is None
+        else f"this alone -> {phrases.rate_after(gained)}"
+    )
     fix = shortest_fix(finding).removesuffix(".")
     if not then and finding.cost_s <= 0:  # it is about the set-up, and takes no time
         return fix, finding.place, then
-    what = fix if 0 < len(fix) <= _SHORT_FIX else title(finding)
+    what = fix if 0 < len(fix) <= _SHORT_FIX else _called(finding)
     return what, _weight(finding, mean_s), then
 
 
-def title(finding: Finding) -> str:
+def _called(finding: Finding) -> str:
     """Return what a finding is called."""
     rule = BY_ID.get(finding.rule_id)
     return (rule and rule.called) or finding.rule_id.replace("_", " ")
