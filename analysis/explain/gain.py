@@ -34,7 +34,8 @@ def with_gains(
     Args:
         step: The mean step; None: there is none.
         beside_others: Other programs hold all CPUs. What takes less of them gets more of them for
-            the rest, so a fix may save more than the time of its cause.
+            the rest, so a fix may save more than the time of its cause: it is no bound then, and
+            no estimate either.
     """
     gains = (_gain(finding, throughput, step, beside_others) for finding in findings)
     return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
@@ -68,7 +69,7 @@ def _gain(
     if most is not None and after is not None and not part_only:
         return Gain(GainKind.AT_MOST, unit, rate, max(after, most))
     if kind is GainKind.AT_MOST and beside_others:
-        kind = GainKind.ABOUT
+        return Gain(GainKind.UNKNOWN, unit)
     return Gain(kind, unit, rate, after, low, high)
 
 

@@ -354,9 +354,9 @@ def _view(
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
-    glibc = glibc_version(manifest)
+    glibc, pace = glibc_version(manifest), rank_metrics.throughput(rank)
     facts = RuleInputs(
-        throughput=rank_metrics.throughput(rank),
+        throughput=pace,
         step=step,
         loader=training,
         workers=workers,
@@ -366,7 +366,7 @@ def _view(
         effective_cpus=effective_cpus(manifest),
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=rank_metrics.main_queued_share(rank),
-        updated=updated_by(manifest.training),
+        updated=updated_by(manifest.training, rank.main, pace.steps),
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=recompiled_functions(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,

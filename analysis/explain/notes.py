@@ -115,7 +115,8 @@ def _sampled(rank: RankMetrics) -> list[str]:
             ". The others took longer than those, by more than chance: which stage "
             f"{share(estimate.unattributed_share)} of the mean step is in is unknown (unattributed)"
         )
-    largest = max(sampled.share_high, key=lambda stage: sampled.share_high[stage])
+    means = estimate.means(rank.stages)
+    largest = max(sampled.share_high, key=lambda stage: means.get(stage, 0.0))
     between = f"{100 * sampled.share_low[largest]:.0f} to {100 * sampled.share_high[largest]:.0f} %"
     closure = (
         " with the code of its closure"

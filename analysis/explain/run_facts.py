@@ -22,6 +22,7 @@ from feedline.analysis.measure.model import GraphBreak, Recompiled, RunInfo, Upd
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import Stage
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
@@ -139,15 +140,23 @@ def glibc_version(manifest: Manifest) -> tuple[int, ...]:
     )
 
 
-def updated_by(training: dict[str, object]) -> Updated | None:
-    """Return what the one optimizer updates.
+_ONCE = 0.1  # of the steps, by which the updates of an optimizer in each step may differ from them
 
-    None: there are several, or none was described.
+
+def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Updated | None:
+    """Return what the optimizer of each step updates, or several of one kind together.
+
+    None: they are of different kinds or take turns, or none was described.
     """
     listed = training.get("optimizers")
-    if not isinstance(listed, list) or len(listed) != 1:
+    if not isinstance(listed, list) or len({one.get("kind") for one in listed}) != 1:
         return None
-    kind, groups = str(listed[0].get("kind", "")), listed[0].get("groups") or []
+    _, updates = np.unique(main.of(Stage.OPTIMIZER)["number"], return_counts=True)
+    in_each = len(updates) == len(listed) and np.all(abs(updates - steps) <= _ONCE * steps)
+    if len(listed) > 1 and not in_each:
+        return None
+    kind = str(listed[0].get("kind", ""))
+    groups = [group for one in listed for group in one.get("groups") or []]
     tensors, elements = (
         sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
     )

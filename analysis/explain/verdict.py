@@ -25,6 +25,7 @@ _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training
 #: What a run is called that waits for its input; the second, where the interval of its share also
 #: contains shares that do not count.
 _SURE, _PERHAPS = "Input-bound", "Probably input-bound"
+_PERHAPS_PARTLY = "Perhaps partly input-bound"
 
 _BOUND = Sentence("{bound}: {message}", bound=NAME, message=NAME)
 _INPUT = Sentence("Input takes {part} of each step.", part=PERCENT)
@@ -112,7 +113,9 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
             weight = _weight(top, run.step.mean_s)
         return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
-        called = _PERHAPS if maybe_below(run) else _partly(called, Severity.of(steady_share(run)))
+        weight = Severity.of(steady_share(run))
+        perhaps = _PERHAPS if weight is Severity.HIGH else _PERHAPS_PARTLY
+        called = perhaps if maybe_below(run) else _partly(called, weight)
     how_long = _INPUT(part=steady_share(run))
     if rule.bound:  # by what is not the input alone
         return _BOUND(bound=called, message=message), how_long

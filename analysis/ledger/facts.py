@@ -72,7 +72,8 @@ class RuleInputs:
         main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it
             has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
-        updated: what its one optimizer updates (None: there are several, or none was described).
+        updated: what its optimizer updates in each step, or several of one kind (None: they are of
+            different kinds or take turns, or none was described).
         finds_unused: DistributedDataParallel looks for parameters without a gradient in each step.
         recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
@@ -347,6 +348,7 @@ class RankFacts:
         waiting: None: no rank is late.
         exposed: None: nothing is known of it.
         code: of the program. None: its stacks were not sampled.
+        traced: they were traced, not recorded.
     """
 
     ranks: int
@@ -356,3 +358,4 @@ class RankFacts:
     waiting: Waiting | None
     exposed: Exposed | None
     code: SampledCode | None = None
+    traced: bool = False

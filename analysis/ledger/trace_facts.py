@@ -132,6 +132,7 @@ class TraceFacts:
             comm.late if comm else [],
             _waiting(self),
             _exposed(self),
+            traced=True,
         )
 
 

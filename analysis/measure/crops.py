@@ -27,6 +27,11 @@ _CUTS = re.compile(r"crop|resize|maxsize|thumbnail", re.IGNORECASE)
 _MOST = 0.5  # of the samples
 
 
+def is_cut(name: str) -> bool:
+    """Tell whether a transform cuts samples to a size, by its name."""
+    return _CUTS.search(name) is not None
+
+
 def cut_first(operations: Sequence[Operation], processes: Sequence[Process]) -> bool | None:
     """Return whether a crop or a resize comes before the transform that takes most.
 
@@ -38,13 +43,13 @@ def cut_first(operations: Sequence[Operation], processes: Sequence[Process]) -> 
     """
     transforms = [op for op in operations if op.stage == "augment" and op.name not in CONTAINERS]
     heaviest = max(transforms, key=lambda op: op.wall_s, default=None)
-    if heaviest is None or _CUTS.search(heaviest.name):
+    if heaviest is None or is_cut(heaviest.name):
         return None
     before, seen, cuts = 0, 0, 0
     for process in processes:
         made, records = process.of(Stage.SAMPLE)["start"], process.of(Stage.AUGMENT)
         of = np.array([process.names.get(source, "") for source in records["source"].tolist()])
-        cut = np.array([_CUTS.search(name) is not None for name in of], bool)
+        cut = np.array([is_cut(name) for name in of], bool)
         begun = np.sort(records["start"][cut])
         cuts += len(begun)
         for start in records["start"][of == heaviest.name].tolist() if len(made) else ():

@@ -463,7 +463,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Updated:
-    """What the training's optimizer updates.
+    """What the training's optimizer updates in each step, or several of one kind.
 
     Attributes:
         kind: its class.

@@ -43,6 +43,8 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
     batch_size = float(_trained_on(steps.samples).sum() + taken) / (
         len(steps.samples) + counted.number
     )
+    if len(steps.wall) >= _WARM_UP and not taken and not steps.samples[1:].any():
+        batch_size = 0.0  # the first step took all: what the others train on is not known
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[
         steps.boundaries.by
     ]

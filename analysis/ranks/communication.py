@@ -204,6 +204,7 @@ class Communication:
             explains.
         exposed: Rank number (as text) -> its exposed_transfer_s (ranks) by operation and phase,
             most first.
+        hosts: How many hosts the ranks ran on. None: not known, as of traces.
     """
 
     collectives: list[CollectiveKind]
@@ -216,6 +217,7 @@ class Communication:
     nccl: list[str]
     unseen: list[str]
     exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)
+    hosts: int | None = None
 
 
 def describe_delay(rank: LateRank) -> str:

@@ -89,6 +89,7 @@ def compare_collectives(
         what_if=predictions,
         nccl=nccl_debug.read(nccl_lines).says(),
         unseen=sorted({why for rank in ranks for why in rank.unseen}),
+        hosts=len({rank.host for rank in ranks}),
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
     return Compared(

@@ -20,6 +20,7 @@ from feedline.analysis.formatting import (
     value,
 )
 from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.model import GraphBreak, Loader, Workers
 from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.measure.user_code import UserCode
@@ -192,10 +193,15 @@ def _user_code(code: UserCode) -> Iterator[Block]:
             )
         )
     yield _figures(rows, ("function", "line that takes most", "share", "95 % interval"), names=2)
-    yield Note(
-        f"Shares of making a sample ({counted(code.making_samples, 'stack')}), or of the step "
-        f"({counted(code.step_samples, 'stack')})."
-    )
+    making = f"Shares of making a sample ({counted(code.making_samples, 'stack')})"
+    stacks = counted(code.step_samples, "stack")
+    if any(function.place == EVALUATION for function in code.functions):
+        yield Note(
+            f"{making}, of the step, or, for evaluation, of both together ({stacks} of the main "
+            "process)."
+        )
+    else:
+        yield Note(f"{making}, or of the step ({stacks}).")
     for why in code.refused:
         yield Note(f"Not sampled: {why}.")
 

@@ -315,6 +315,7 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
     from feedline.analysis.explain.build import build
+    from feedline.analysis.rules import LOOP
     from feedline.profiler.store.trainings import split_run, trainings
 
     found = []
@@ -342,8 +343,15 @@ def said_of(path: Path) -> list[Said]:
             if own is not None and mean_s
             else {}
         )
-        evaluated = report.step.evaluation_s if report.step is not None else 0.0
-        away = evaluated / (evaluated + mean_s * about.steps) if evaluated else 0.0
+        away = next(
+            (
+                one.value
+                for finding in report.findings
+                for one in finding.evidence
+                if one.id == "evaluation_share"
+            ),
+            0.0,
+        )
         known = (others_known, outside, functions, away)
         found.append(
             Said(
@@ -356,6 +364,7 @@ def said_of(path: Path) -> list[Said]:
                 mean_s,
                 tuple(report.notes),
                 *known,
+                tuple(cause for cause in causes if cause in {rule.rule_id for rule in LOOP}),
             )
         )
     return found

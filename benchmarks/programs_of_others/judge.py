@@ -60,6 +60,7 @@ class Said:
             it.
         functions: of that code, by name, file and line -> share of the step.
         evaluation_share: of the time of steps and evaluation.
+        unseen: of its findings, those about what no timer sees.
     """
 
     steps: int
@@ -74,6 +75,7 @@ class Said:
     outside: float = 0.0
     functions: dict[str, float] = field(default_factory=dict)
     evaluation_share: float = 0.0
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
     if rule_id == "optimizer_time":
         told = float((PERCENT.findall(said.verdict) or ["0"])[0]) / 100
         return _near(facts.by_hand.update_share, told, "the optimizer")
+    if rule_id in said.unseen:
+        return DOUBTFUL, "no timer sees it, and its source was not read"
     if rule_id == "borderline_input":
         return _borderline(facts.by_hand.input_share)
     if rule_id in NOT_HELD:

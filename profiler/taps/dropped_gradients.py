@@ -10,6 +10,7 @@ from typing import Any
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.torch_internals import NoFunctionModes
 
+_MOST_PAIRS = 64  # of optimizers whose parameters were compared
 _Seen = tuple[tuple[int, int] | None, ...]
 
 
@@ -18,10 +19,19 @@ class DroppedGradients:
 
     def __init__(self) -> None:
         self._left: dict[int, _Seen] = {}
+        self._looked: dict[int, tuple[int, ...]] = {}
+        self._sharing: dict[tuple[object, ...], bool] = {}
 
     def updated(self, optimizer: Any) -> None:
-        """Note that an optimizer has made an update."""
+        """Note that an optimizer has made an update.
+
+        It has used the gradients of others that have the same parameters, too.
+        """
         try:
+            for other in [other for other in self._left if other != id(optimizer)]:
+                if self._shares(optimizer, other):
+                    self._left.pop(other, None)
+            self._looked[id(optimizer)] = tuple(map(id, _looked_at(optimizer)))
             self._left[id(optimizer)] = _seen(optimizer)
         except Exception:  # gradients of classes of the program's own
             reraise_of_handler()
@@ -30,6 +40,18 @@ class DroppedGradients:
     def forget(self, optimizer: Any) -> None:
         """Note that what an optimizer did meanwhile is not known."""
         self._left.pop(id(optimizer), None)
+
+    def _shares(self, optimizer: Any, other: int) -> bool:
+        """Tell whether an optimizer has a parameter whose gradient is looked at for the other one."""
+        looked, groups = self._looked.get(other, ()), optimizer.param_groups
+        key = id(optimizer), len(groups), len(groups[0]["params"]), looked
+        shares = self._sharing.get(key)
+        if shares is None:
+            if len(self._sharing) >= _MOST_PAIRS:
+                self._sharing.clear()
+            ids = {id(weight) for group in groups for weight in group["params"]}
+            shares = self._sharing[key] = not ids.isdisjoint(looked)
+        return shares
 
     def cleared(self, optimizer: Any) -> int:
         """Return the parameters (elements) whose gradients came since the update, as all are cleared.
@@ -50,11 +72,16 @@ class DroppedGradients:
             return 0
 
 
+def _looked_at(optimizer: Any) -> tuple[Any, Any]:
+    """Return the parameters whose gradients are looked at."""
+    weights = optimizer.param_groups[0]["params"]
+    return weights[0], weights[-1]
+
+
 def _seen(optimizer: Any) -> _Seen:
     """Return which tensors the first and the last gradient are, and how often they were changed."""
-    weights = optimizer.param_groups[0]["params"]
     with NoFunctionModes():
-        grads = (weights[0].grad, weights[-1].grad)
+        grads = tuple(weight.grad for weight in _looked_at(optimizer))
         return tuple(None if grad is None else (id(grad), grad._version) for grad in grads)
 
 

@@ -72,3 +72,20 @@ def test_it_never_raises():
     gradients = DroppedGradients()
     gradients.updated(object())
     assert gradients.cleared(object()) == 0
+
+
+def test_what_another_optimizer_of_the_same_parameters_uses_is_not_dropped():
+    """As in InfoGAN, where one optimizer updates both models by a loss of their own."""
+    first, last = (nn.Parameter(torch.ones(3)) for _ in range(2))
+    of_one = torch.optim.SGD([first], lr=0.1)
+    of_both = torch.optim.SGD([last, first], lr=0.1)
+    gradients = DroppedGradients()
+
+    for used in (False, True):
+        first.sum().backward()
+        gradients.updated(of_one)
+        (first.sum() + last.sum()).backward()
+        if used:
+            gradients.updated(of_both)
+        assert gradients.cleared(of_one) == (0 if used else 3)
+        of_both.zero_grad(set_to_none=False)

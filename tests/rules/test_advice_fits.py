@@ -194,6 +194,11 @@ def by_hand(input_ms: float, working: float) -> RuleInputs:
     )
 
 
+def unsure_by_hand() -> RuleInputs:
+    """A training whose batches a function makes, and whose other code may be input as well."""
+    return replace(by_hand(20.0, 1.0), certainty=Certainty(200, 0.01, 0.5))
+
+
 def without(facts: RuleInputs, resident: bool) -> RuleInputs:
     return replace(facts, loader=None, workers=None, unseen=Unseen(0.5, 0.6, resident))
 
@@ -744,7 +749,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
     "unused_gradients": [
         (
-            "such as fake.detach()",
+            "fake.detach()",
             replace(made_up_facts(), unused_gradients=UnusedGradients(900, 0.9, 0.08, "gan.py:50")),
             replace(made_up_facts(), unused_gradients=UnusedGradients(10, 0.01, 0.08, "gan.py:50")),
         ),
@@ -888,7 +893,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
     ],
     "made_in_step": [("fewer calls", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
-    "input_not_seen": [("into a function", replace(made_up_facts(), loader=None), made_up_facts())],
+    "input_not_seen": [
+        ("into a function", replace(made_up_facts(), loader=None), made_up_facts()),
+        ("(feedline finds", replace(made_up_facts(), loader=None), unsure_by_hand()),
+    ],
     "borderline_input": [
         (
             "the rest of the step",

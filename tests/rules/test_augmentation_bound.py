@@ -51,7 +51,7 @@ def test_samples_that_are_cut_already_are_not_told_to_be(cut_first, fix):
     finding = check(replace(facts, cut_first=cut_first))
 
     assert finding.fix.startswith(fix)
-    assert ("they are cut to their size before it" in finding.more) is bool(cut_first)
+    assert ("samples are cut to their size before it" in finding.more) is bool(cut_first)
 
 
 def test_it_is_silent_just_below_half_of_the_cpu():

@@ -7,7 +7,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, check
+from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, change, check
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
@@ -67,7 +67,19 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
 
     assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
     assert beside.rule_id == "busy_neighbors" and _NO_ROOM in beside.more
-    assert beside.fix_more == ["Then set num_workers=2 (now 0)."]
+    assert beside.fix == "Stop the other programs, then set num_workers=2."
+    assert beside.fix_more[0] == "DataLoader(..., num_workers=2)  # now 0"
+
+
+def test_the_fix_names_all_that_its_gain_takes():
+    """The first screen shows the fix and the gain alone."""
+    facts = {"effective_cpus": 2.0, "used_cpus": 1.0, "others": 1.0, "epochs": 3}
+    facts = without_workers(settings={"persistent_workers": False}, **facts)
+    beside = diagnose(facts)[0]
+
+    assert beside.rule_id == "busy_neighbors" and change(facts).settings == beside.settings
+    assert all(f"{name}={value}" in beside.fix for name, value in beside.settings.items())
+    assert "does not change the dataset between epochs" in beside.condition
 
 
 def test_what_other_programs_do_is_at_no_line_of_the_training():

@@ -11,6 +11,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.model import Certainty, Updated
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
+from feedline.analysis.rules.loop import evaluation_time
 
 BORDERLINE = {"waits": {"starved": 4.5}, "certainty": Certainty(60, 0.0, 0.08)}
 
@@ -80,3 +81,17 @@ def test_workers_that_yield_the_same_samples_come_before_what_makes_them_slow():
     )
 
     assert "the same" in said(facts)
+
+
+def test_evaluation_is_weighed_against_all_steps_also_those_that_the_mean_leaves_out():
+    """One report tells one time of all steps: that of the table of the whole run."""
+    facts = made_up_facts()
+    facts = replace(facts, step=replace(facts.step, evaluation_s=6.0))
+    run = LedgerTable("run", 20.0, [LedgerRow("steps/forward", 9.0), LedgerRow("steps", 1.0)])
+    known = replace(facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, []), run))
+
+    finding = evaluation_time.check(known)
+
+    assert {one.id: one.value for one in finding.evidence}["steps_s"] == 10.0
+    assert "take 38 % of the time" in finding.message
+    assert finding.severity.value == "info"

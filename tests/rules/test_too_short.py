@@ -144,3 +144,11 @@ def test_more_steps_are_no_fix_of_an_error(manifest, said):
         if said
         else ["Train for 16 steps or more."]
     )
+
+
+def test_an_input_that_may_not_count_and_is_little_is_not_called_what_probably_binds():
+    facts = waiting(12.0, certainty=Certainty(33, 0.026, 0.106))
+
+    said = verdict(diagnose(facts), facts)
+
+    assert said.startswith("Perhaps partly input-bound: Input takes 11 % of each step")

@@ -495,7 +495,8 @@ def nothing(bar: Bar) -> float:
 
 
 def updating(bar: Bar) -> float:
-    """The whole update, or its part for rows that a batch lacks; where other code runs in it, what
+    """The whole update, what a fused one usually saves of it, or its part for rows that a batch
+    lacks; where other code runs in it, what
     is beyond the most that its tensors and elements need.
     """
     took, needs = (
@@ -504,7 +505,7 @@ def updating(bar: Bar) -> float:
     )
     if took > 5 * needs + 1e-3:
         return took - needs
-    return took * bar.evidence("lacking_share", 1.0)
+    return took * bar.evidence("lacking_share", 1 - 1 / bar.evidence("fused_speedup", math.inf))
 
 
 def named_functions(bar: Bar) -> float:
@@ -551,7 +552,9 @@ COSTS: dict[str, Formula] = {
     "unused_parameters": lambda bar: bar.evidence("unused_s"),
     "call_in_model": lambda bar: bar.evidence("call_s"),
     "loop_in_model": lambda bar: bar.evidence("loop_s"),
-    "dropped_graphs": lambda bar: bar.evidence("dropped_s"),
+    "dropped_graphs": lambda bar: (
+        bar.evidence("dropped_s") / (1 if bar.finding["cost_kind"] == "at_least" else 3)
+    ),
     "padded_batches": lambda bar: (
         bar.evidence("padding_share") * bar.stage("forward", "loss", "backward")
     ),

@@ -319,3 +319,21 @@ def test_few_samples_or_no_function_that_takes_most_are_not_believed():
     assert looked_or_sampled(looked, own("draw (train.py:9)", 0.9, 20)) is looked
     assert looked_or_sampled(looked, own("draw (train.py:9)", 0.3, 200)) is looked
     assert looked_or_sampled(None, looked) is looked and looked_or_sampled(looked, None) is looked
+
+
+def test_samples_in_an_evaluation_are_none_of_the_step():
+    """Also of one without a loader, such as generation, and in the loop's own function."""
+    generating = [*LOOP, ("gpt.py", 9, "generate"), *FORWARD]
+    both = replace(stack(generating, 4), moments=(5, 15, 25, 35))
+    evaluation = np.array([[10, 20], [30, 40]])
+
+    code = SampledCode.of([training(both)], evaluation=evaluation)
+
+    assert code.places["main", "evaluation"].weight.seconds == pytest.approx(0.02)
+    assert [child.function for child in code.places["main", "evaluation"].root.calls.values()] == [
+        "generate"
+    ]
+    assert code.places["main", "forward"].weight.seconds == pytest.approx(1.0 + 0.02)
+    assert SampledCode.of([training(both)]).places["main", "forward"].weight.seconds == (
+        pytest.approx(1.04)
+    )

@@ -192,14 +192,6 @@ def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
-def then(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
-    """Return the same as a further step, with its place, and on which condition."""
-    said, where = in_words(facts, given), place(facts)
-    step = f"Then {said[:1].lower()}{said[1:]}{f', {where}' if where else ''}."
-    condition = only_if(facts, given)
-    return [step, f"{condition[:1].upper()}{condition[1:]}."] if condition else [step]
-
-
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """Return ``now 1``, or ``now num_workers=1, persistent_workers=False``.
 

@@ -54,6 +54,7 @@ _LARGER_UPDATES = Sentence(
     "only if an effective batch of {times} times the samples is acceptable", times=COUNT
 )
 _KEEP_BATCH = Sentence("Or keep the batch, which gives steps of {step}.", step=TIME)
+_FASTER_LINK = "a faster link"
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if
 #: it says otherwise.
 _WAYS: dict[str, QuestionId | None] = {
@@ -61,7 +62,7 @@ _WAYS: dict[str, QuestionId | None] = {
     "gradients in half precision (a compression hook)": "half_gradients",
     "gradient accumulation (no_sync)": "accumulation",
     "another bucket size (bucket_cap_mb)": "bucket_size",
-    "a faster link": "faster_link",
+    _FASTER_LINK: "faster_link",
 }
 #: Of messages so small that each takes its latency, whatever the link and their bytes.
 _SMALL_BYTES = 64 * 1024
@@ -75,17 +76,18 @@ _METRICS = [
     "These all-reduces lie outside backward: they are the program's own, such as metrics.",
     "If they are gradients, let DistributedDataParallel reduce them.",
 ]
+_OR_LINK = f"Or use {_FASTER_LINK}."
 _SHARDED = [
     "Use larger batches per rank.",
     "Or use gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)).",
     "Or use gradient accumulation (set_requires_gradient_sync(False)).",
-    "Or use a faster link.",
+    _OR_LINK,
 ]
 _IN_BF16 = "in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))."
 _PARAMETERS = [
     "Use larger batches per rank.",
     f"Or use parameters {_IN_BF16}",
-    "Or use a faster link.",
+    _OR_LINK,
 ]
 _GATHERED = [
     "If memory allows, keep the parameters between forward and backward: fully_shard(..., "
@@ -120,7 +122,7 @@ _FIXES = {
     ("all_gather", "backward"): _GATHERED,
     ("broadcast", "forward"): _BUFFERS,
 }
-_ANY = ["Use larger batches per rank, a smaller dtype for messages, or a faster link."]
+_ANY = ["Use larger batches per rank, or a smaller dtype for messages.", _OR_LINK]
 _MOVED = Sentence(
     "{moved} not overlapped with {beyond} {take} {took} ({part} of {whole})",
     moved=PART,
@@ -140,15 +142,12 @@ _REACHES = Sentence(
     beyond=NAME,
     took=TIME,
 )
-_OVER_NCCL = [
-    "Check with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts.",
-    "Within a host, it should use P2P (NVLink, PCIe), not shared memory.",
-]
-_OVER_OTHERS = ["Check which interface the backend chose."]
-_ON_LINK = [
-    "Look for other traffic on the link.",
-    "Send fewer and larger messages: those of a few kB never fill a link.",
-]
+_RDMA = "Check with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts."
+_P2P = "Check with NCCL_DEBUG=INFO that NCCL uses P2P (NVLink, PCIe), not shared memory."
+_P2P_TOO = "Within a host, it should use P2P (NVLink, PCIe), not shared memory."
+_INTERFACE = "Check which interface the backend chose."
+_TRAFFIC = "Look for other traffic on the link."
+_FEWER = "Send fewer and larger messages: those of a few kB never fill a link."
 _UNKNOWN_GAIN = Refused(
     "no_replay",
     "No gain could be predicted for any single change. Try the suggested ones one at a time, "
@@ -157,9 +156,10 @@ _UNKNOWN_GAIN = Refused(
 _NOT_SEPARATED = Refused(
     "no_replay", "The gain is unknown until transfer and waiting are separated."
 )
-_ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
-_WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {_ON_ONE_HOST}"
-_WITH_OTHERS = f"run iperf3 between the same hosts. {_ON_ONE_HOST}"
+_PROBE = "run `feedline probe --parts all_reduce` on this host"
+_OR_PROBE = "On a single host, `feedline probe --parts all_reduce` can be used instead."
+_NCCL_TESTS = "run all_reduce_perf of nccl-tests on the same hosts"
+_IPERF = "run iperf3 between the same hosts"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 _NO_FASTER = (
     "If the benchmark runs over the intended link and is no faster than the training, "
@@ -206,7 +206,7 @@ def slow(facts: RankFacts) -> Finding | None:
     exposed, comm = facts.exposed, facts.comm
     if exposed is None or comm is None or exposed.share < MIN_EXPOSED_SHARE or not _slow(facts):
         return None
-    fix, *others = _OVER_NCCL if _nccl(comm) else _OVER_OTHERS
+    fix, *others = _ways_of_transport(comm)
     return Finding(
         SLOW,
         Severity.of(exposed.share),
@@ -214,8 +214,8 @@ def slow(facts: RankFacts) -> Finding | None:
         more=[comm.network],
         evidence=exposed.evidence,
         fix=fix,
-        fix_more=[*others, *_ON_LINK],
-        how_to_check=f"{sentence(_WITH_NCCL if _nccl(comm) else _WITH_OTHERS)} {_NO_FASTER}",
+        fix_more=others,
+        how_to_check=f"{sentence(_benchmark(comm))} {_NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
@@ -230,12 +230,34 @@ def change(facts: RankFacts) -> Prediction | Refused:
 
 def _faster(facts: RankFacts) -> Refused:
     """Refuse to predict: what the network can do is unknown."""
-    way = _WITH_NCCL if _nccl(facts.comm) else _WITH_OTHERS
     return Refused(
         "unknown_link",
         f"How much faster these ranks can communicate is unknown. To measure the network without "
-        f"the training, {way}",
+        f"the training, {_benchmark(facts.comm)}",
     )
+
+
+def _ways_of_transport(comm: Communication) -> list[str]:
+    """Return what to check first of how the bytes travel, and more: only what these hosts have."""
+    if _nccl(comm):
+        ways = [_P2P] if comm.hosts == 1 else [_RDMA, _P2P_TOO]
+    else:
+        ways = [] if comm.hosts == 1 else [_INTERFACE]
+    return [*ways, *([_TRAFFIC] if comm.hosts != 1 else []), _FEWER]
+
+
+def _benchmark(comm: Communication | None) -> str:
+    """Return how to measure the network without the training."""
+    hosts = comm.hosts if comm is not None else None
+    if hosts == 1:
+        return f"{_PROBE}."
+    way = _NCCL_TESTS if _nccl(comm) else _IPERF
+    return f"{way}. {_OR_PROBE}" if hosts is None else f"{way}."
+
+
+def _has_link(comm: Communication | None) -> bool:
+    """Tell whether a link may be between the ranks: on one host, only NCCL uses any."""
+    return comm is None or comm.hosts != 1 or _nccl(comm)
 
 
 def _nccl(comm: Communication | None) -> bool:
@@ -358,12 +380,15 @@ def _fixes(
     if best is not None:
         return _advice(best, comm)
     if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
-        return _FIXES.get((kinds[0].name, kinds[0].phase)) or _own(kinds[0]) or _ANY
+        ways = _FIXES.get((kinds[0].name, kinds[0].phase)) or _own(kinds[0]) or _ANY
+        return ways if _has_link(comm) else [way for way in ways if way != _OR_LINK]
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
         return [*_SELDOM, *([_ACCUMULATE] if _open(comm, "accumulation") else [])]
     first, *others = [
-        way for way, question in _WAYS.items() if question is None or _open(comm, question)
+        way
+        for way, question in _WAYS.items()
+        if (question is None or _open(comm, question)) and (way != _FASTER_LINK or _has_link(comm))
     ]
     return [f"Use {first}.", *(f"Or use {way}." for way in others)]
 
@@ -390,7 +415,7 @@ def _line(facts: RankFacts, best: Prediction | None, ways: Sequence[str]) -> str
         return ""
     if best is not None:
         return line_with(facts.code, _BACKWARD if best.id in _OF_UPDATES else _WRAPPED)
-    return line_with(facts.code, _WRAPPED) if ways is _BUFFERS else ""
+    return line_with(facts.code, _WRAPPED) if ways == _BUFFERS else ""
 
 
 def _condition(exposed: Exposed, best: Prediction | None) -> str:

@@ -55,13 +55,8 @@ _FIXES = {
 _COLLECTED = [
     "Or call gc.freeze() after set-up: collections then skip all objects made until then."
 ]
-_MORE = {
-    COLLECTING: _COLLECTED,
-    "other": [
-        "To see its time, wrap such code in `with feedline.stage('name'):`.",
-        "For a trace, wrap it in `with torch.profiler.record_function('name'):`.",
-    ],
-}
+_STAGE = "To see its time, wrap such code in `with feedline.stage('name'):`."
+_ANNOTATION = "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
 _CHANGING = {
     "wait": [
         "Make batches more alike: group samples of similar size, and with workers, raise "
@@ -136,7 +131,7 @@ def check(facts: RankFacts) -> Finding | None:
         said=[message, *_steps(late), *host, *_sure(late)],
         fixes=[
             _FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-            *_MORE.get(late.phase, []),
+            *_more(late.phase, facts.traced),
         ],
         how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another "
         f"rank's data, remove code that only it runs. "
@@ -147,6 +142,13 @@ def check(facts: RankFacts) -> Finding | None:
         blame=Blame(late.rank, late.phase, late.part),
         late=late,
     )
+
+
+def _more(phase: str, traced: bool) -> list[str]:
+    """Return what else to do about the rank that is late in this phase."""
+    if phase == COLLECTING:
+        return _COLLECTED
+    return [_ANNOTATION if traced else _STAGE] if phase == "other" else []
 
 
 def _changing(facts: RankFacts) -> Finding | None:

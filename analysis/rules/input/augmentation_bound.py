@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
-from feedline.analysis.measure.crops import CONTAINERS
+from feedline.analysis.measure.crops import CONTAINERS, is_cut
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
@@ -34,7 +34,9 @@ _IN_CONTAINER = Sentence(
     "{operation} only calls others: its time is spent in transforms of your own", operation=NAME
 )
 _CUT = "to their final size before the expensive transforms."
-_CUT_ALREADY = "they are cut to their size before it"
+_CUT_ALREADY = "samples are cut to their size before it"
+_IN_ONE_CALL = "ransform whole batches instead of samples{device}."
+_CUT_LESS = 1.1  # times the pixels that a sample has in the end: fewer are not cut
 _UINT8 = "Or use torchvision.transforms.v2 on uint8 tensors."
 
 
@@ -91,18 +93,31 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
 
 def _fixes(facts: RuleInputs) -> list[str]:
     """Return what to do first, and what else: of images only where some were decoded."""
-    device = " on the GPU" if facts.on_gpu else ""
+    in_one_call = _IN_ONE_CALL.format(device=" on the GPU" if facts.on_gpu else "")
     operations = facts.workers.operations if facts.workers else []
     in_floats = facts.decodes_images and any(op.name == _TO_FLOAT for op in operations)
     uint8 = [_UINT8] if in_floats else []
-    if facts.cut_first:
-        return [f"Transform whole batches instead of samples{device}.", *uint8]
+    if not _are_cut_late(facts):
+        return [f"T{in_one_call}", *uint8]
     kind = "images" if facts.decodes_images else "samples"
     return [
         f"{'Crop or resize' if facts.decodes_images else 'Cut'} {kind} {_CUT}",
-        f"Or transform whole batches instead of samples{device}.",
+        f"Or t{in_one_call}",
         *uint8,
     ]
+
+
+def _are_cut_late(facts: RuleInputs) -> bool:
+    """Tell whether samples are cut, and not before the transform that takes most.
+
+    Where no such transform was seen, images that end with fewer pixels than they have are cut.
+    """
+    heaviest = _heaviest(facts)
+    if facts.cut_first is not None or (heaviest and is_cut(heaviest[0].name)):
+        return facts.cut_first is False
+    maker = facts.workers
+    decoded, left = (maker.decoded_pixels, maker.output_pixels) if maker else (None, None)
+    return bool(decoded and left and decoded > _CUT_LESS * left)
 
 
 def _says(of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import arguments
+from feedline.analysis.ledger.view.handover import arguments, as_code
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
 from feedline.analysis.measure.model import MIN_OTHERS
@@ -39,6 +39,11 @@ _STOP = (
     "taskset or a cgroup."
 )
 _RECORD = "Then record again: those programs distort all other numbers here."
+_THEN = "Stop the other programs, then set {settings}."
+_WHICH = [
+    "`top` on the host shows these programs.",
+    "Or keep them off these CPUs with taskset or a cgroup.",
+]
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -95,8 +100,9 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(others=use.others, cpus=use.affinity or use.allowed),
         more=effects,
         evidence=measured(found),
-        fix=_STOP,
-        fix_more=handover.then(facts, advice) if advice else [_RECORD],
+        fix=_THEN.format(settings=as_code(advice)) if advice else _STOP,
+        fix_more=[*_loader(facts, advice), *_WHICH] if advice else [_RECORD],
+        condition=handover.only_if(facts, advice),
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
@@ -115,6 +121,12 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
         if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s
         else None,
     )
+
+
+def _loader(facts: RuleInputs, advice: dict[str, int | bool]) -> list[str]:
+    """Return the new line of the loader and where it is: no line causes what the finding is about."""
+    where = handover.place(facts)
+    return [handover.change(facts, advice), *([f"The loader is made at {where}."] if where else [])]
 
 
 def _waiting_s(facts: RuleInputs) -> float:

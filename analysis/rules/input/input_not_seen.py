@@ -29,6 +29,7 @@ _FUNCTION = (
     "Put the code that gets a batch into a function that returns the batch (feedline finds such "
     "functions)."
 )
+_REST = "If other code makes part of the batch, move it into the function that returns the batch."
 _STAGE = "Or wrap that code in `with feedline.stage('input'):`."
 _IN_TORCH = [
     "Trace a few steps with torch.profiler around the loop over the DataLoader.",
@@ -78,7 +79,7 @@ def check(facts: RuleInputs) -> Finding:
         message=message,
         more=more,
         evidence=found,
-        fix=_FUNCTION,
+        fix=_FUNCTION if facts.making is None else _REST,
         fix_more=[_STAGE],
         how_to_check=how_to_check,
     )

@@ -17,7 +17,13 @@ _SAYS = Sentence(
 _UNUSED = "its result is overwritten before it is read"
 _GRADIENTS = "a forward pass with gradients keeps what its backward pass would need"
 _REMOVE = "Remove this call of the model: its result is not used."
-_NO_GRAD = "Call the model under torch.no_grad() there, or leave the call out."
+_NO_GRAD = "Call the model under torch.no_grad() there."
+_OR_REMOVE = "If its result is not used at all, remove the call."
+_LEAVE_OUT = "Leave the call out for some steps. If they take as long, this finding is wrong."
+_TRY = "Call it under torch.no_grad() for some steps. If they take as long, this finding is wrong."
+
+#: Of a pass, what it takes less under torch.no_grad(), at most (docs/rules/dropped_graphs.md).
+_SPARED = 1 / 3
 
 
 def _taken_s(facts: RuleInputs) -> float:
@@ -29,7 +35,8 @@ def _taken_s(facts: RuleInputs) -> float:
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh forwards whose graphs were gone in the steps that were looked at."""
     dropped, took = facts.dropped, _taken_s(facts)
-    weight = Severity.of(took / facts.step.mean_s)
+    cost_s = took * _spared(facts)
+    weight = Severity.of(cost_s / facts.step.mean_s)
     if dropped is None or weight is Severity.INFO:
         return None
     return Finding(
@@ -43,16 +50,21 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("looks", "steps that were looked at", float(dropped.looks), "1"),
         ],
         fix=_REMOVE if dropped.unused else _NO_GRAD,
+        fix_more=[] if dropped.unused else [_OR_REMOVE],
         place=dropped.place,
-        how_to_check="Leave the call out for some steps. If they take as long, this finding is "
-        "wrong.",
-        cost_s=took,
+        how_to_check=_LEAVE_OUT if dropped.unused else _TRY,
+        cost_s=cost_s,
         cost_kind=CostKind.AT_LEAST if dropped.unused else CostKind.BOUND,
     )
 
 
+def _spared(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of these passes that the fix spares, at most."""
+    return 1.0 if facts.dropped is not None and facts.dropped.unused else _SPARED
+
+
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return the forward without these passes, where their results are not used."""
+    """Return the forward without what the fix spares, where that is all of these passes."""
     if facts.dropped is None or not facts.dropped.unused:
         return Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
     return _without(facts)
@@ -66,7 +78,7 @@ def free(facts: RuleInputs) -> Change | Refused:
 
 
 def _without(facts: RuleInputs) -> Change:
-    left = 1 - _taken_s(facts) / facts.step.stages[FORWARD]
+    left = 1 - _spared(facts) * _taken_s(facts) / facts.step.stages[FORWARD]
     return Change(stages={FORWARD: Factor(left, left)})
 
 
@@ -75,9 +87,8 @@ RULE: Rule[RuleInputs] = Rule(
     check,
     change,
     claims=(FORWARD,),
-    bound="Bound by a forward pass for nothing",
+    bound="Bound by a forward pass whose graph is dropped",
     lifts=LESS_TO_COMPUTE,
-    supposing="without these forward passes",
     free=free,
-    called="a forward pass for nothing",
+    called="a forward pass whose graph is dropped",
 )

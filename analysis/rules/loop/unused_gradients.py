@@ -11,6 +11,9 @@ _RULE_ID = "unused_gradients"
 
 #: Of the parameters that are trained: computing the gradients of fewer takes little of a pass.
 _MIN_SHARE = 0.2
+#: Of these passes, at most, where what is used goes through as much of the model: passing gradients
+#: on takes as long as computing those of parameters.
+_UNUSED = 0.5
 
 _SAYS = Sentence(
     "gradients of {elements} parameters are computed, and cleared before an update uses them",
@@ -20,11 +23,14 @@ _TAKES = Sentence(
     "the backward passes that compute them, and perhaps others, take {took} per step",
     took=TIME,
 )
-_DETACH = (
-    "Detach what leads only to them, such as fake.detach(), or set requires_grad_(False) for them "
-    "meanwhile."
+_FREEZE = (
+    "Set requires_grad_(False) for them before the forward pass of that backward pass, and True "
+    "after it."
 )
-_THROUGH = "Where other gradients go through them, as through a critic, only the second is right."
+_DETACH = (
+    "If they alone come before it, as a generator before its critic, fake.detach() does the same."
+)
+_THROUGH = "Do not detach where other gradients go through them, as through a critic."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -33,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if unused is None or unused.share < _MIN_SHARE:
         return None
     took_s = min(unused.backward_s, step.stages.get(BACKWARD, 0.0))
-    weight = Severity.of(took_s / step.mean_s) if step.mean_s > 0 else Severity.INFO
+    weight = Severity.of(_UNUSED * took_s / step.mean_s) if step.mean_s > 0 else Severity.INFO
     if weight is Severity.INFO:
         return None
     return Finding(
@@ -46,8 +52,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("elements_share", "share of all that are trained", unused.share, SHARE),
             Evidence("passes_s", "these backward passes, per step", took_s, "s"),
         ],
-        fix=_DETACH,
-        fix_more=[_THROUGH],
+        fix=_FREEZE,
+        fix_more=[_DETACH, _THROUGH],
         place=unused.place,
         how_to_check="Print whether .grad of these parameters is None before zero_grad(). If it "
         "is, this finding is wrong.",

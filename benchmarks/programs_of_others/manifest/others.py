@@ -82,6 +82,7 @@ REINFORCEMENT = [
         "dqn.py --total-timesteps 3000 --learning-starts 1000 --no-cuda",
         ((199, 25472),),
         "an update of 128 transitions every 10th of 2,000 steps",
+        causes=("dropped_graphs",),  # actions are chosen with gradients
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),

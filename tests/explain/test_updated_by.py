@@ -1,0 +1,50 @@
+"""What the optimizers of a step update."""
+
+import numpy as np
+import pytest
+
+from feedline.analysis.explain.run_facts import updated_by
+from feedline.profiler.events import Stage
+
+
+class Main:
+    """Records of updates, by the numbers of their optimizers."""
+
+    def __init__(self, numbers):
+        self.numbers = np.array(numbers, [("number", np.int32)])
+
+    def of(self, stage):
+        assert stage is Stage.OPTIMIZER
+        return self.numbers
+
+
+def adam(tensors, elements, kind="Adam", **group):
+    return {"kind": kind, "groups": [{"tensors": tensors, "elements": elements, **group}]}
+
+
+def updated(*listed, numbers, steps=40):
+    return updated_by({"optimizers": list(listed)}, Main([(number,) for number in numbers]), steps)
+
+
+def test_optimizers_of_one_kind_that_all_update_in_each_step_are_one():
+    found = updated(adam(18, 1000), adam(6, 200), numbers=[0, 1] * 40)
+
+    assert (found.kind, found.tensors, found.elements, found.groups) == ("Adam", 24, 1200, 2)
+    assert not found.fused
+
+
+@pytest.mark.parametrize(
+    ("other", "numbers"),
+    [
+        (adam(6, 200), [0] * 20 + [1] * 20),  # folds, one after the other
+        (adam(6, 200), [0] * 40 + [1] * 8),  # a critic five times per update of its generator
+        (adam(6, 200, "SGD"), [0, 1] * 40),
+    ],
+    ids=["in turns", "seldom", "another kind"],
+)
+def test_those_that_a_step_may_be_without_are_not_known(other, numbers):
+    assert updated(adam(18, 1000), other, numbers=numbers) is None
+
+
+def test_one_optimizer_is_known_however_many_of_its_updates_were_recorded():
+    assert updated(adam(18, 1000), numbers=[0] * 5).tensors == 18
