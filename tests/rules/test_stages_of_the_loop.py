@@ -133,9 +133,8 @@ def test_an_optimizer_that_goes_through_its_tensors_is_fused():
 
     assert finding.message == "AdamW.step() takes 62 % of the 243 ms step"
     assert finding.more == ["it updates 2,000 tensors with 8,000 elements, one after the other"]
-    assert "torch.optim.AdamW(..., fused=True)" in finding.fix and finding.cost_s == pytest.approx(
-        0.15
-    )
+    assert "torch.optim.AdamW(..., fused=True)" in finding.fix
+    assert finding.cost_s == pytest.approx(0.15 * (1 - 1 / 3.4))  # a fused update takes some time
     assert verdict(diagnose(facts), facts).startswith(
         "Bound by the optimizer: AdamW.step() takes 62 %"
     )
@@ -266,7 +265,7 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
     finding = optimizer_time.check(updating(updated, batch_bytes=nbytes))
 
     assert "fused=True" in finding.fix and not finding.condition
-    assert finding.cost_kind is CostKind.BOUND  # a fused update takes some time, too
+    assert finding.cost_kind is CostKind.ESTIMATED
 
 
 @pytest.mark.parametrize(("groups", "told"), [(1000, True), (4, False)])

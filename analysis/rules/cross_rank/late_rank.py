@@ -398,6 +398,7 @@ RULE: Rule[RankFacts] = Rule(
     bound="Bound by a late rank",
     lifts=frozenset({"step"}),
     needs=Needs.CLOCKS,
+    action="speed up the late rank",
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
     _SPREAD,
@@ -407,4 +408,5 @@ SPREAD_RULE: Rule[RankFacts] = Rule(
     bound="Bound by late ranks",
     lifts=frozenset({"step"}),
     needs=Needs.CLOCKS,
+    action="balance the ranks",
 )

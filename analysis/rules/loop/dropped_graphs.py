@@ -79,5 +79,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=LESS_TO_COMPUTE,
     supposing="without these forward passes",
     free=free,
-    called="a forward pass for nothing",
+    action="skip this forward pass",
 )

@@ -118,4 +118,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=frozenset(),
     in_part=False,
     outside_steps=True,
+    action="evaluate less often",
 )

@@ -76,5 +76,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by computing padding",
     lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took as much less as there is padding",
-    called="padding",
+    action="pad less",
 )

@@ -71,5 +71,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by gradients that no update uses",
     lifts=LESS_TO_COMPUTE,
     supposing="if these backward passes took no time",
-    called="unused gradients",
+    action="skip unused gradients",
 )
