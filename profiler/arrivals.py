@@ -6,10 +6,11 @@ loader tells when the module has run.
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from feedline.profiler.fail_open import fail_open
 
 _Arrived = Callable[[ModuleType], None]
 
@@ -72,7 +73,7 @@ class ImportArrivals:
 
 
 def _call(arrived: _Arrived, module: ModuleType) -> None:
-    with suppress(Exception):
+    with fail_open:
         arrived(module)
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from feedline.profiler import masks, proc, ranks
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.errors import RunDamaged
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import owned
 from feedline.profiler.files.own_folders import INNER_KIND
 from feedline.profiler.follow import reporting
@@ -198,8 +199,8 @@ def _before(original: Any, act: Callable[..., None]) -> Any:
     def leave(*args: Any, **kwargs: Any) -> Any:
         try:
             act(*args, **kwargs)
-        except Exception:
-            pass  # the program ends as it wants to
+        except Exception:  # the program ends as it wants to
+            reraise_of_handler()
         return original(*args, **kwargs)
 
     return leave
@@ -330,6 +331,7 @@ class _Following:
             )
             _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
+            reraise_of_handler()
             command = " ".join(privacy.recorded_argv(sys.argv, recording.record_argv))
             say_in_training(
                 f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}"
@@ -456,8 +458,8 @@ def _forked() -> None:
     if _following is not None:
         try:
             _following.forked()
-        except Exception:
-            pass  # this process is not recorded
+        except Exception:  # this process is not recorded
+            reraise_of_handler()
 
 
 def _at_exit() -> None:

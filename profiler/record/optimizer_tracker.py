@@ -19,6 +19,7 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Mark, Segment
 from feedline.profiler.store.segment_format import FIELDS
@@ -109,6 +110,7 @@ class OptimizerTracker:
                     recorder.convergence.samples if recorder.convergence is not None else 0
                 )
             except Exception:
+                reraise_of_handler()
                 self._mark = None
 
     def number_of(self, optimizer: Any) -> int:
@@ -127,6 +129,7 @@ class OptimizerTracker:
             elif number < self.first:
                 self._join(number, segment)
         except Exception:  # fail open: it counts as part of the current training
+            reraise_of_handler()
             number = self.optimizers.known.get(id(optimizer), 0)
         if self._mark is not None or self._made:
             self._mark, self._made = None, False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.taps import operations
@@ -53,6 +54,7 @@ class Hooks:
                     with _no_collection():
                         attach()
                 except Exception as error:
+                    reraise_of_handler()
                     self.report(library, False, masks.error(error))
                 finally:
                     self.arriving = before
@@ -74,6 +76,7 @@ class Hooks:
         try:
             undo = attach(patches)
         except Exception as error:
+            reraise_of_handler()
             patches.undo()
             self.report(name, False, masks.error(error))
             return

@@ -20,6 +20,7 @@ from typing import Any
 
 from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.ranks import RankPlace
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.hooks import Hooks
@@ -86,7 +87,7 @@ def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
     Each may still need data of another. What unlinks shared memory ends by itself.
     """
     torch: Any = sys.modules["torch"]
-    with suppress(Exception):
+    with fail_open:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
     stop()
@@ -95,7 +96,7 @@ def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
         _has_ended(run, rank, place.restart) for rank in range(place.world_size)
     ):
         time.sleep(0.05)
-    with suppress(Exception):
+    with fail_open:
         sys.stdout.flush()
         sys.stderr.flush()
     with suppress(ValueError):  # not the main thread

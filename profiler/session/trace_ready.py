@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.profiler import ranks
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import output, single
 from feedline.profiler.printable import say
 
@@ -40,6 +41,7 @@ class _Writer:
         try:
             written = self._write(profiler)
         except Exception as error:
+            reraise_of_handler()
             why = (
                 error.strerror if isinstance(error, OSError) else None
             ) or f"{type(error).__name__}: {error}"

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from feedline.profiler import masks
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.store.segment_format import (
@@ -211,6 +212,7 @@ class Segment:
             )
             return slot + self._generation
         except Exception as error:  # fail open: the training continues without this record
+            reraise_of_handler()
             self._stop(error)
             return None
         finally:
@@ -248,6 +250,7 @@ class Segment:
             else:
                 self._end_far(place, stage, wall, extra)
         except Exception as error:
+            reraise_of_handler()
             self._stop(error)
         finally:
             self._lock.release()
@@ -319,6 +322,7 @@ class Segment:
             self._chunk[at : at + len(text)] = text
             self._chunk[at + RECORD.size - 1] = Stage.NAME
         except Exception as error:
+            reraise_of_handler()
             self._stop(error)
 
     def mark(self, at: int) -> Mark:
@@ -513,7 +517,7 @@ class Segment:
                 header = json.loads(bytes(self._header[len(MAGIC) : PAGE]).rstrip(b"\0"))
                 self._write_header({**header, "stopped": self.stopped})
             except Exception:
-                pass
+                reraise_of_handler()
 
 
 def _nothing(*_: object, **__: object) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.torch_internals import below_function_modes
 
 # a batch of more parts is described by its first ones: this runs once a batch in the training's
@@ -31,6 +32,7 @@ def describe(batch: Any) -> BatchContents:
     try:
         return _describe(batch)
     except Exception:
+        reraise_of_handler()
         return BatchContents(0, 0, 0)
 
 

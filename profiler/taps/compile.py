@@ -13,6 +13,7 @@ from typing import Any
 from torch._dynamo.callback import callback_handler
 
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import Patches
 
@@ -57,7 +58,7 @@ class CompileTap:
         segment = recorder.resume()
         if segment is None:
             return
-        with suppress(Exception):
+        with fail_open:
             source = segment.name_id(args.callback_trigger.name.lower())
             self._thread = threading.get_ident()
             self._open = Span(segment, Stage.COMPILE, source).__enter__()
@@ -73,7 +74,7 @@ class CompileTap:
             # the last of simultaneous compilations ended in another thread: its time is not one
             # thread's
             return
-        with suppress(Exception):
+        with fail_open:
             span.__exit__(None, None, None)
 
 

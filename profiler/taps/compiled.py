@@ -19,11 +19,11 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from feedline.profiler import masks
+from feedline.profiler.fail_open import fail_open
 
 _MOST_FUNCTIONS, _MOST_CAUSES, _MOST_VALUES = 8, 3, 8
 _LIMIT = "recompile limit"
@@ -47,7 +47,7 @@ def compiled() -> dict[str, object]:
     """Return what of these keys the training has; nothing where nothing is to be told."""
     described: dict[str, object] = {}
     for name, describe in (("compiled", _compilations), ("graph_breaks", _graph_breaks)):
-        with suppress(Exception):  # what another version of torch keeps may be of another kind
+        with fail_open:  # what another version of torch keeps may be of another kind
             if told := describe():
                 described[name] = told
     return described

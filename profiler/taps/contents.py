@@ -15,6 +15,7 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import DENORMAL, PADDING, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.batch_contents import leaves
 from feedline.profiler.taps.patch import Patches
@@ -59,6 +60,7 @@ class ContentTap:
             if updates >= self._next[PADDING] and self._begins(PADDING, updates):
                 self._padding(batch, updates)
         except Exception:
+            reraise_of_handler()
             self.stop()
 
     def updating(self, optimizer: torch.optim.Optimizer) -> None:
@@ -68,6 +70,7 @@ class ContentTap:
             if updates >= self._next[DENORMAL] and self._begins(DENORMAL, updates):
                 self._denormal(optimizer, updates)
         except Exception:
+            reraise_of_handler()
             self.stop()
 
     def _begins(self, kind: str, updates: int) -> bool:

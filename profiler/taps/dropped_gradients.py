@@ -7,6 +7,7 @@ program do not see the look.
 
 from typing import Any
 
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.torch_internals import NoFunctionModes
 
 _Seen = tuple[tuple[int, int] | None, ...]
@@ -23,6 +24,7 @@ class DroppedGradients:
         try:
             self._left[id(optimizer)] = _seen(optimizer)
         except Exception:  # gradients of classes of the program's own
+            reraise_of_handler()
             self.forget(optimizer)
 
     def forget(self, optimizer: Any) -> None:
@@ -44,6 +46,7 @@ class DroppedGradients:
             )
             return _elements(optimizer) if came else 0
         except Exception:
+            reraise_of_handler()
             return 0
 
 

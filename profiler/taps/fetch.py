@@ -16,6 +16,7 @@ from torch.utils.data._utils import collate as torch_collate
 from feedline.profiler import clock, masks
 from feedline.profiler.clock import FileTraffic, counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
@@ -54,6 +55,7 @@ def attach(patches: Patches) -> None:
             try:
                 _watch(fetcher)
             except Exception as error:
+                reraise_of_handler()
                 why = recorder.segment.name_id(masks.error(error))
                 recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=Flag.FAILED, source=why)
         return fetcher
@@ -162,6 +164,7 @@ class _WatchedFetch:
             )
             self._describe(segment, span, batch, number)
         except Exception:
+            reraise_of_handler()
             self._samples = 0  # an exotic batch: its bytes stay unknown
         return batch
 
@@ -408,6 +411,7 @@ def _length(indices: Any) -> int | None:
     try:
         return len(indices)
     except Exception:
+        reraise_of_handler()
         return None
 
 

@@ -40,6 +40,7 @@ import torch
 
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import skip_in_warnings
@@ -99,6 +100,7 @@ class _FlopKernels:
             try:
                 self._register(key)
             except Exception as error:
+                reraise_of_handler()
                 self._problem = masks.error(error)
         if self._problem is not None:
             raise RuntimeError(self._problem)
@@ -144,6 +146,7 @@ class _FlopKernels:
                             )
                         )
                 except Exception as error:
+                    reraise_of_handler()
                     noted.append(_Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
             return out
 
@@ -401,6 +404,7 @@ class FlopTap:
         try:
             problem = _why_not_counted(module)
         except Exception as error:
+            reraise_of_handler()
             problem = masks.error(error)
         if problem is None:
             return self._counter
@@ -419,6 +423,7 @@ class FlopTap:
             )
             self._computed_in += counts
         except Exception as error:
+            reraise_of_handler()
             self._end(masks.error(error))
 
     def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
@@ -441,6 +446,7 @@ class FlopTap:
             ):  # or the program's profile shows it
                 self._counter = FlopCounter()
         except Exception as error:
+            reraise_of_handler()
             self._end(masks.error(error))
 
     def _write(self, counter: FlopCounter) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.source_names import NAME_BYTES, call_site
@@ -43,14 +44,14 @@ class GarbageTap:
         """Stop, and write what has been added up."""
         with suppress(ValueError):
             gc.callbacks.remove(self._notice)
-        with suppress(Exception):
+        with fail_open:
             now = self._wall_ns()
             self._write_short(now, 0)
             # counted object by object, so not before the training's end
             self._write(now, 0, gc.get_freeze_count(), 0, 0)
 
     def _notice(self, phase: str, info: dict[str, int]) -> None:
-        with suppress(Exception):  # it would be printed, and the training must not see it
+        with fail_open:  # it would be printed, and the training must not see it
             if phase == "start":
                 self._called = _is_called()
                 self._begun = self._wall_ns()

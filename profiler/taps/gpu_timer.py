@@ -31,6 +31,7 @@ import torch
 
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import recorder
 
@@ -227,6 +228,7 @@ class GpuTimer:
             self._ration.used(clock.wall_ns() - now)
             return pair
         except Exception as error:
+            reraise_of_handler()
             self._give_up(error)
             return None
 
@@ -250,6 +252,7 @@ class GpuTimer:
             if stage is Stage.OPTIMIZER:
                 self._ration.next_step(now)
         except Exception as error:
+            reraise_of_handler()
             self._give_up(error)
 
     def end_copy(
@@ -283,6 +286,7 @@ class GpuTimer:
                     self._read(lane)
                 self.lost += len(lane.pending)
         except Exception as error:
+            reraise_of_handler()
             self._give_up(error)
             return
         if self._lanes:

@@ -16,6 +16,7 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.dropped_graphs import DroppedGraphs, Token
 from feedline.profiler.taps.patch import Patches
@@ -70,6 +71,7 @@ class GraphTap:
             node.metadata[_KEY] = token
             self._tokens.append((updates, weakref.ref(token)))
         except Exception:
+            reraise_of_handler()
             recorder.graphs = None
 
     def backward(self) -> None:
@@ -78,6 +80,7 @@ class GraphTap:
             if self._dropped.looks:
                 self._dropped.backward()
         except Exception:
+            reraise_of_handler()
             recorder.graphs = None
 
     def _count(self, updates: int, frame: Any) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.loader import IteratorState, watched_next
@@ -72,7 +73,7 @@ class _LibraryLoaders:
                 iterator = start()
             finally:
                 inside.depth -= 1
-            with suppress(Exception):  # it cannot be watched: its batches are not recorded
+            with fail_open:  # it cannot be watched: its batches are not recorded
                 known = self._of(owner, kind)
                 known.epoch += 1
                 span.source, span.number = known.number, known.epoch

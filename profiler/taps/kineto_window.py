@@ -21,7 +21,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +30,7 @@ from torch.torch_version import TorchVersion
 
 from feedline.profiler import clock, masks, message, nvtx_ranges
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.files import owned
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.detail import ProfilerWindow
@@ -80,7 +81,7 @@ def _masked(lines: Iterable[str]) -> Iterator[str]:
 
 def _mark_clock() -> None:
     """Put marks into the trace that is being recorded, if there is one. Never raises."""
-    with suppress(Exception):
+    with fail_open:
         for _ in range(_MARKS):
             with _range(f"{clock.MARK}{clock.wall_ns()}"):
                 pass
@@ -175,6 +176,7 @@ class KinetoWindow:
             elif threading.get_ident() == self._thread:
                 self._stop() if self._stopping else self._step()
         except Exception as error:
+            reraise_of_handler()
             self._close(masks.error(error))
 
     def _open(self) -> None:
@@ -241,6 +243,7 @@ class KinetoWindow:
                 with self._own():
                     profiler.stop()
         except Exception as error:
+            reraise_of_handler()
             problem = problem or masks.error(error)
         if recorder.main is not None and self._begun:
             recorder.main.add(

@@ -22,6 +22,7 @@ from typing import Any
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.batch_contents import BatchContents, describe, may_hold_more, rows
@@ -112,7 +113,7 @@ class LoaderTaps:
         flags = 0 if known is not None else Flag.FIRST
         known = known or self._meet(loader)
         known.epoch += 1
-        with suppress(Exception):  # whether it changes stays unknown
+        with fail_open:  # whether it changes stays unknown
             changes = known.begins(loader)
             if changes is not None:
                 self._add(known.number, {"dataset_changes": changes})
@@ -239,7 +240,7 @@ class _LoaderHandle:
 
         Without workers, what the dataset did to itself in it is no change by the program.
         """
-        with suppress(Exception):  # whether it changes stays unknown
+        with fail_open:  # whether it changes stays unknown
             if not iterator._num_workers:
                 self.dataset = attributes(iterator._dataset)
 
@@ -376,8 +377,8 @@ def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
             recorder.contents.handed_over(batch)
         pinned = getattr(iterator, "_pin_memory", False)
         span.flags |= about.flags | (Flag.PINNED if pinned else 0)
-    except Exception:
-        pass  # an exotic batch or loader: its size stays unknown
+    except Exception:  # an exotic batch or loader: its size stays unknown
+        reraise_of_handler()
 
 
 def _watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -430,12 +431,13 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
         if recorder.looks is not None:
             recorder.looks.watch(makers)
     except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
+        reraise_of_handler()
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
 def _watch_memory(loader: int, workers: list[Any]) -> None:
     """Have the memory of a loader's workers read, which come by their numbers."""
-    with suppress(Exception):  # one has ended already, or they are threads
+    with fail_open:  # one has ended already, or they are threads
         if recorder.worker_memory is not None:
             recorder.worker_memory.watch(loader, workers)
 

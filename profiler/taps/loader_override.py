@@ -21,6 +21,7 @@ from torch.utils.data import IterableDataset, SequentialSampler, get_worker_info
 
 from feedline.profiler import masks
 from feedline.profiler.errors import FixError
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.source_names import call_site
 
@@ -88,7 +89,7 @@ class LoaderOverride:
         @functools.wraps(original)
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
             bound, own = None, _Arguments()
-            with suppress(Exception):  # a wrong call: torch says so
+            with fail_open:  # a wrong call: torch says so
                 bound = signature.bind(loader, *args, **kwargs)
                 own = dict(bound.arguments)
                 site = call_site(sys._getframe(1)).get("made_at")
@@ -101,6 +102,7 @@ class LoaderOverride:
                 bound.arguments.update(_changed(own, self.settings, signature))
                 original(*bound.args, **bound.kwargs)
             except Exception as error:
+                reraise_of_handler()
                 self._fail(error)
                 return original(loader, *args, **kwargs)
             self._acted(loader, own, site)
@@ -125,6 +127,7 @@ class LoaderOverride:
             try:
                 return original(loader)
             except Exception as error:
+                reraise_of_handler()
                 self._fail(error)
                 _give_back(loader, own)
                 generator.set_state(state)
@@ -306,7 +309,7 @@ class WorkerThreads:
         self.threads, self.then = threads, then
 
     def __call__(self, worker: int) -> None:
-        with suppress(Exception):
+        with fail_open:
             torch.set_num_threads(self.threads)
             if "cv2" in sys.modules:
                 # 0: none beside the caller

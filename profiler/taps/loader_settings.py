@@ -6,7 +6,6 @@ worker it runs in, and which attributes the program changes between passes.
 
 import inspect
 import sys
-from contextlib import suppress
 from functools import partial
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -17,6 +16,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler import masks
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.masks import is_name
 from feedline.profiler.record.recorder import unobserved
 from feedline.profiler.taps.source_names import name_of
@@ -42,7 +42,7 @@ def settings(loader: Any) -> dict[str, object]:
     Classes of the program may answer anything, or raise: what is known by then is returned.
     """
     facts: dict[str, object] = {}
-    with suppress(Exception):
+    with fail_open:
         _find_settings(loader, facts)
     return facts
 
@@ -68,12 +68,12 @@ def _find_settings(loader: Any, facts: dict[str, object]) -> None:
     facts["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
     if library := _stream_library(dataset):
         facts["dataset_library"] = library
-        with suppress(Exception):  # how many shards it has stays unknown
+        with fail_open:  # how many shards it has stays unknown
             facts.update(_shards(dataset))
     elif wrapped := next(filter(None, map(_stream_library, _held(dataset))), ""):
         facts["wrapped_library"] = wrapped
     facts["whole_batches"] = facts["batch_sampler"] == "none" or _fetches_batches(dataset)
-    with suppress(Exception):  # exotic code: what it does stays unknown
+    with fail_open:  # exotic code: what it does stays unknown
         facts.update(_of_code(loader, dataset))
     if type(loader) is not DataLoader:
         facts["torchs_dispatch"] = _dispatches_as_torch(type(loader))
@@ -169,6 +169,7 @@ def length(thing: Any) -> int | None:
         try:
             return len(thing)
         except Exception:  # it has none, or the program's own raises
+            reraise_of_handler()
             return None
 
 

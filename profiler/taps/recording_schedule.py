@@ -28,6 +28,7 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
@@ -309,6 +310,7 @@ class RecordingSchedule:
         try:
             self._count(optimizer, segment)
         except Exception:
+            reraise_of_handler()
             self._always_full = True
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:

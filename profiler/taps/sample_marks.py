@@ -7,13 +7,13 @@ samples begin with the same values, and nothing says which values.
 import ctypes
 import hashlib
 import sys
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.torch_internals import below_function_modes
@@ -46,7 +46,7 @@ class SampleMarks:
 
         Samples that cannot be marked have none.
         """
-        with suppress(Exception):  # whether another worker makes the same stays unknown
+        with fail_open:  # whether another worker makes the same stays unknown
             self._note(segment, samples)
 
     def _note(self, segment: Segment, samples: list[Any]) -> None:
@@ -93,6 +93,7 @@ def _mark(sample: Any, salt: bytes) -> int:
                 short.update(begin)
                 shorts += 1
     except Exception:  # an exotic sample
+        reraise_of_handler()
         return 0
     return (_bits(whole) << _MARK_BITS if parts else 0) | (_bits(short) if shorts else 0)
 

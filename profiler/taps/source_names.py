@@ -8,12 +8,12 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 from feedline.profiler import masks
+from feedline.profiler.fail_open import fail_open
 
 #: Their frames say nothing about the caller. Lightning's Fabric, which is also a part of another
 #: package, wraps ``DataLoader.__init__``.
@@ -33,7 +33,7 @@ class CallSites:
         @functools.wraps(original)
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
             original(loader, *args, **kwargs)
-            with suppress(Exception):  # its line stays unknown
+            with fail_open:  # its line stays unknown
                 self._of[loader] = self._line_to_change(loader, call_site(sys._getframe(1)))
 
         return __init__

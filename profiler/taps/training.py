@@ -10,7 +10,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn.modules.loss import _Loss
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.record.optimizer_tracker import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
@@ -326,7 +326,7 @@ def attach_checkpoint(patches: Patches) -> None:
 
 def _saved_bytes(*args: Any, **kwargs: Any) -> int:
     """Return the size of what was saved, from the arguments of ``torch.save``; 0: unknown."""
-    with suppress(Exception):  # files of all kinds
+    with fail_open:  # files of all kinds
         file = args[1] if len(args) > 1 else kwargs["f"]
         if isinstance(file, (str, os.PathLike)):
             return os.stat(file).st_size

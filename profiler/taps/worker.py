@@ -19,6 +19,7 @@ from typing import Any
 from feedline.profiler import clock
 from feedline.profiler.errors import leave_out_us
 from feedline.profiler.events import Stage, batch_key
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.store.layout import worker_segment
@@ -69,8 +70,8 @@ class WorkerEntry:
             from feedline.profiler.taps import operations
 
             operations.attach(lambda *_: None)
-        except Exception:
-            pass  # the worker's samples are not timed separately
+        except Exception:  # the worker's samples are not timed separately
+            reraise_of_handler()
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         loop = self._original or getattr(importlib.import_module(self.module), self.function)
@@ -78,6 +79,7 @@ class WorkerEntry:
         try:
             self._begin(loop, args, kwargs, patches)
         except Exception:
+            reraise_of_handler()
             # fail open: this worker is not recorded; the reader misses its segment and says so
             recorder.close()
             patches.undo()

@@ -77,6 +77,7 @@ def test_the_function_and_line_that_take_most_are_named(start, tmp_path):
     assert "Samples/s are unknown from outside." in seen["printed"]
 
 
+@pytest.mark.long
 def test_losses_are_those_of_a_training_that_nobody_looks_at(start, tmp_path):
     alone = subprocess.run(
         [sys.executable, "slow_dataset.py", "1", "fork", "0", "5"],

@@ -134,6 +134,7 @@ def test_a_training_that_was_terminated_while_it_hung_says_the_same(start, tmp_p
     assert "which waits for a lock at" in report_of(tmp_path)["verdict"]["cause"]
 
 
+@pytest.mark.long
 def test_a_training_that_was_interrupted_between_slow_batches_did_not_hang(start, tmp_path):
     program = recorded(start, tmp_path, "slow_dataset.py", 1, "fork", 60, 5)
     time.sleep(HANGS_S)

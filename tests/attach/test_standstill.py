@@ -16,8 +16,11 @@ def line_of(text: str) -> str:
     ("kind", "does", "place"),
     [
         ("lock", "which waits for a lock", "with LOCK"),
-        ("stopped", "which is stopped", "os.kill("),
-        ("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),
+        pytest.param("stopped", "which is stopped", "os.kill(", marks=pytest.mark.long),
+        pytest.param(
+            *("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_worker_that_hangs_is_named_with_its_line(kind, does, place, start, tmp_path):
@@ -35,6 +38,7 @@ def test_a_worker_that_hangs_is_named_with_its_line(kind, does, place, start, tm
     assert ("The lock was taken before the fork" in str(seen["findings"])) == (kind == "lock")
 
 
+@pytest.mark.long
 def test_a_process_that_has_ended_is_named(start, tmp_path):
     seen = attach(start("hangs.py", "dead").pid, tmp_path, 4)
 
@@ -52,7 +56,9 @@ def test_a_queue_that_no_thread_fills_any_more_is_told_as_such(start, tmp_path):
     assert seen["fix"].startswith("Look for why the thread that fills the queue has ended")
 
 
-@pytest.mark.parametrize(("kind", "begun"), [("ahead", 1), ("exception", 1)])
+@pytest.mark.parametrize(
+    ("kind", "begun"), [("ahead", 1), pytest.param("exception", 1, marks=pytest.mark.long)]
+)
 def test_a_rank_that_waits_for_another_is_named_with_its_line(kind, begun, start, tmp_path):
     words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     program = start(*words, "hangs.py", kind, begun=begun)
@@ -66,6 +72,7 @@ def test_a_rank_that_waits_for_another_is_named_with_its_line(kind, begun, start
     assert seen["place"] == line_of("loss.backward()")
 
 
+@pytest.mark.long
 def test_a_training_with_slow_batches_does_not_hang(start, tmp_path):
     seen = attach(start("slow_dataset.py", 1, "fork", 60, 5).pid, tmp_path, 4)
 

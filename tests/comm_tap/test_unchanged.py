@@ -17,7 +17,9 @@ def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_r
         assert len(rank.seen()) > 100
 
 
-@pytest.mark.parametrize(("how", "code"), [("returns", 0), ("raises", 1)])
+@pytest.mark.parametrize(
+    ("how", "code"), [pytest.param("returns", 0, marks=pytest.mark.long), ("raises", 1)]
+)
 def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tmp_path, how, code):
     ranks = launch(tmp_path, "ends_in_flight.py", 2, how, warm=None)
 

@@ -222,6 +222,7 @@ def test_a_main_process_that_stops_after_some_steps(programs):
     assert made.throughput.steps == 20
 
 
+@pytest.mark.long
 def test_a_main_process_that_stops_while_steps_are_only_counted(programs):
     """The rest that it was in does not make each of its steps longer."""
     programs.write(step="step == 900 and wait()")

@@ -69,6 +69,7 @@ def test_a_disk_that_becomes_full(workshop, own_mounts):
     assert what in " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.long
 def test_a_disk_that_stays_full(workshop, own_mounts):
     script, place = training(workshop, 600, 0), workshop.folder / "place"
     place.mkdir()
@@ -158,6 +159,7 @@ def test_few_file_descriptors(workshop):
     assert workshop.report_again()["throughput"]["steps"] == 16
 
 
+@pytest.mark.long
 def test_an_isolated_python(workshop):
     script = training(workshop, 20, "2, multiprocessing_context='spawn'")
 

@@ -58,10 +58,13 @@ def trainings() -> list[Path]:
     return found
 
 
-RUNS = [
-    pytest.param(path, id="-".join(path.relative_to(TESTS.parent).parts[2:]))
-    for path in trainings()
-]
+def as_parameter(path: Path):
+    name = "-".join(path.relative_to(TESTS.parent).parts[2:])
+    slow = name.startswith(("runs-h200", "runs-h100", "runs-killed", "runs-sweep", "digits-32"))
+    return pytest.param(path, id=name, marks=[pytest.mark.long] * slow)
+
+
+RUNS = [as_parameter(path) for path in trainings()]
 
 
 @pytest.fixture(autouse=True)

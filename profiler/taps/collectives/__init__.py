@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from feedline.profiler import masks
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
@@ -84,6 +85,7 @@ class _Collectives:
             self._report(COLLECTIVES_HOOK, True, self._gives)
             self._clock = start_clock(self._report, any(clock.measured for clock in self._left))
         except Exception as error:
+            reraise_of_handler()
             self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
     def _before_destroy(self) -> None:
@@ -95,6 +97,7 @@ class _Collectives:
             if self._tap is not None:
                 self._tap.ends.let_go()
         except Exception as error:
+            reraise_of_handler()
             self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
 

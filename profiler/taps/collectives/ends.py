@@ -34,6 +34,7 @@ import torch.distributed as dist
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
 from feedline.profiler.taps.gpu_timer import Anchor, Cuda
@@ -87,7 +88,7 @@ class StartedCollective:
         try:
             self.end(at)
         except Exception:
-            pass
+            reraise_of_handler()
         finally:
             self.group.ended = at
             self.group.in_flight.pop(id(self), None)
@@ -269,6 +270,7 @@ class CudaEnds:
                 timed.end.record(self._cuda.current_stream(timed.device))
                 self._pending.append(timed)
             except Exception:
+                reraise_of_handler()
                 row.unknown()
 
         if work is None:
@@ -290,7 +292,7 @@ class CudaEnds:
             if self._pending and self._cuda.ready():
                 self._read()
         except Exception:
-            pass
+            reraise_of_handler()
         self.lost += len(self._pending)
         self._pending.clear()
         return self.lost

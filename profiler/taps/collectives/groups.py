@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.store.segment import Segment
 
 # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are
@@ -158,6 +159,7 @@ def _ranks_of(pg: Any) -> tuple[int, ...]:
     try:
         return tuple(sorted(dist.get_process_group_ranks(pg)))
     except Exception:  # made by hand, not by torch.distributed
+        reraise_of_handler()
         return tuple(range(pg.size())) if pg.size() == dist.get_world_size() else ()
 
 
@@ -170,6 +172,7 @@ def _backend_of(pg: Any, device: torch.device | None) -> str:
             else str(dist.get_backend(pg))
         )
     except Exception:
+        reraise_of_handler()
         return "unknown"
 
 
@@ -181,6 +184,7 @@ def _first_number(pg: Any) -> int:
     try:
         return int(pg._get_sequence_number_for_group())
     except Exception:
+        reraise_of_handler()
         return 0
 
 

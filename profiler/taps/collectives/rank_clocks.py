@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 
@@ -83,6 +84,7 @@ class ClockThread(threading.Thread):
         try:
             self._answer() if self._rank == 0 else self._ask()
         except Exception as error:  # the store is gone with rank 0, or with its host
+            reraise_of_handler()
             problem = f"{_GIVES}, until {masks.error(error)[:160]}"
         if self._rank and not self.measured and not self._before:
             self._report(_NAME, False, problem or "rank 0 did not answer")
@@ -198,6 +200,7 @@ def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
         store = dist.PrefixStore(f"{_PREFIX}/{next(_lives)}", own)
         store.set_timeout(datetime.timedelta(seconds=_BLOCKED_S))
     except Exception as error:
+        reraise_of_handler()
         report(
             _NAME,
             False,

@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.c10d_operations import (
@@ -231,6 +232,7 @@ class CollectiveTap:
                 row.unknown()
             return row, pg, nbytes, events, waited
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
             return None
 
@@ -256,6 +258,7 @@ class CollectiveTap:
             elif (work := self._unbox_work(work)) is not None:
                 self.ends.watch(row, pg, work, operation.name)
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
 
     def _kind(

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from feedline.profiler import masks
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
@@ -114,6 +115,7 @@ class ConvergenceWatch:
             self._later.stop()
             self._report_setup({**self.setup.found(self.norms.why), **self._counts()})
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
 
     def _counts(self) -> dict[str, object]:
@@ -148,6 +150,7 @@ class ConvergenceWatch:
                 self.setup.batch_norms.forwarded(module, args, kwargs, self._seen.last)
             self._seen.forwarded(0 if given is None else int(given.shape[0]))
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
 
     @below_user_modes
@@ -164,6 +167,7 @@ class ConvergenceWatch:
                     number + 1,
                 )
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
 
     @below_user_modes
@@ -186,6 +190,7 @@ class ConvergenceWatch:
             if _is_plain_number(loss):
                 self._loss.append(loss.detach().float().reshape(()) if on_gpu else loss.item())
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
         return True
 
@@ -227,6 +232,7 @@ class ConvergenceWatch:
             self._before = self.samples
             self._later.read()
         except Exception as error:
+            reraise_of_handler()
             self._failed(error)
 
     def metric(self, name: str, value: float) -> None:

@@ -28,6 +28,7 @@ import torch
 
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
 from feedline.profiler.record.recorder import recorder
@@ -287,6 +288,7 @@ class GradientNormTap:
         try:
             act(*args)
         except Exception as error:  # a sparse gradient, ...: the rest continues
+            reraise_of_handler()
             self.give_up(error)
         self._spent += time.perf_counter() - begun
 

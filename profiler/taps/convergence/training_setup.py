@@ -34,6 +34,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import id_of
 from feedline.profiler.record.optimizer_tracker import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
@@ -214,7 +215,7 @@ class TrainingSetup:
             try:
                 self._iterated(loader, getattr(iterator, "_feedline", None))
             except Exception:  # the program's own sampler: it is not described
-                pass
+                reraise_of_handler()
             return iterator
 
         patches.set(schedulers, "__init__", __init__)
@@ -306,7 +307,7 @@ class TrainingSetup:
                     ):
                         facts["optimizer"] = number
             except Exception:  # one of the program's own
-                pass
+                reraise_of_handler()
 
     def _retire_schedulers(self) -> None:
         """Drop the schedulers of trainings that are over."""

@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import Any
 
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps.operations.span import read_size, stopwatch, transparent
 
@@ -39,6 +40,7 @@ def _bytes_touched(array: Any, selection: Any) -> int:
         touched = map(_touched, _by_dimension(selection, len(shape)), chunks, shape)
         return math.prod(touched) * math.prod(chunks) * int(array.dtype.itemsize)
     except Exception:  # a selection of another kind: the read is recorded without
+        reraise_of_handler()
         return 0
 
 

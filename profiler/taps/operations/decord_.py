@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import collect, missing
 
@@ -49,6 +50,7 @@ def _failing(call: Any) -> None:
     try:
         call()
     except Exception:
+        reraise_of_handler()
         return
 
 

@@ -13,7 +13,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CellType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.taps.operations.span import Size, Unbound, spanned
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
@@ -313,6 +313,7 @@ class AttachedTaps:
         try:
             library.install(tap, module)
         except Exception as error:
+            reraise_of_handler()
             tap.undo()
             self._record_outcome(
                 library, False, error.why if isinstance(error, _NotPossible) else masks.error(error)
@@ -324,7 +325,7 @@ class AttachedTaps:
     def _record_outcome(self, library: Library, attached: bool, why: str) -> None:
         self._said[library.name] = (attached, why)
         if os.getpid() == self._pid:
-            with suppress(Exception):
+            with fail_open:
                 self._report(library.name, attached, why)
 
     def _detach(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail
 from feedline.profiler.record.recorder import recorder
@@ -187,6 +188,7 @@ def _split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., 
         try:
             watch = _Watch(image, write)
         except Exception:
+            reraise_of_handler()
             return original(*args, **kwargs)
         try:
             pixels = original(*args, **kwargs)
@@ -230,8 +232,8 @@ class _Watch:
             nbytes, pixels = (0, 0) if self.failed else _size(self._image)
             name = f"PIL.{self._image.format or type(self._image).__name__}"
             self._write(Stage.DECODE, name, self._begun[0], wall, cpu, runqueue, nbytes, pixels)
-        except Exception:
-            pass  # an image of a kind we do not know: its time stays in the sample's
+        except Exception:  # an image of a kind we do not know: its time stays in the sample's
+            reraise_of_handler()
 
 
 def _exchange(image: Any, old: Any, new: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
@@ -60,6 +61,7 @@ def stopwatch(stage: Stage, size: Size) -> _Timed:
             try:
                 nbytes, extra = size(result)
             except Exception:
+                reraise_of_handler()
                 nbytes = extra = 0
             write(stage, name, begun[0], wall, cpu, runqueue, nbytes, extra)
 

@@ -16,12 +16,12 @@ unless it is in memory all the time (resident.py).
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from feedline.profiler.events import Flag
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer
 from feedline.profiler.taps.own_code.resident import ResidentInput
@@ -89,6 +89,7 @@ class _OwnCodeTap:
             ):
                 self._see(own)
         except Exception:
+            reraise_of_handler()
             self._drop(phase if looks else own)
 
     def pauses(self) -> None:
@@ -142,6 +143,7 @@ class _OwnCodeTap:
                 with NoFunctionModes():
                     self._resident.gave(output)
             except Exception:
+                reraise_of_handler()
                 self._resident = None
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
@@ -195,7 +197,7 @@ class _OwnCodeTap:
             recorder.own_code = None
         for observer in ended:
             if observer is not None:
-                with suppress(Exception):
+                with fail_open:
                     observer.end()
 
     def _stays(self, given: Any) -> int:
@@ -212,6 +214,7 @@ class _OwnCodeTap:
                 if not recorder.asked and resident.looks_inside:
                     inside.takes = self._takes
         except Exception:
+            reraise_of_handler()
             again, self._resident = False, None
         if recorder.asked:
             resident.new_elsewhere()
@@ -238,6 +241,7 @@ class _OwnCodeTap:
             with NoFunctionModes():
                 return self._resident.took((args, kwargs))
         except Exception:
+            reraise_of_handler()
             self._resident = None
             return True
 
@@ -265,6 +269,7 @@ class _OwnCodeTap:
             try:
                 method(*args)
             except Exception:
+                reraise_of_handler()
                 self._drop(self._own)
 
     def _find(self, finder: ProducerFinder) -> None:
@@ -289,6 +294,7 @@ class _OwnCodeTap:
             elif observer is not None:
                 observer.off()
         except Exception:
+            reraise_of_handler()
             self._drop(observer)
 
     def _drop(self, observer: ProducerFinder | ProducerTimer | OwnCodeTimer | None) -> None:
@@ -297,7 +303,7 @@ class _OwnCodeTap:
             self.end()
             return
         self._own = self._seeing = None
-        with suppress(Exception):
+        with fail_open:
             observer.end()
         self._end_if_idle()
 
@@ -308,6 +314,7 @@ class _OwnCodeTap:
             with NoFunctionModes():
                 method(*args)
         except Exception:
+            reraise_of_handler()
             self.end()
 
 

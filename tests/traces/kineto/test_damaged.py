@@ -192,7 +192,12 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+SLOW_BOMBS = ("nothings", "a shape")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.long] * (one in SLOW_BOMBS)) for one in BOMBS]
+)
 def test_a_bomb_takes_neither_the_memory_nor_the_day(tmp_path, name):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
