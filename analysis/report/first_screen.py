@@ -39,6 +39,7 @@ _CLOSE = 10  # lines between places in one function, mostly
 _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
+_BETWEEN_RANKS = "comm/"
 _KINDS = {
     GainKind.ABOUT: "about ",
     GainKind.AT_LEAST: "at least ",
@@ -196,10 +197,11 @@ def _costly(
     """
     if ledger is None or ledger.step is None:
         return []
+    between = any(row.startswith(f"{stage}/{_BETWEEN_RANKS}") for row in told)
     known = [
-        (name, ledger.step.total_s(where))
+        (name, ledger.step.total_s(f"{stage}/{path}"))
         for path, name in _WITHIN.items()
-        if (where := f"{stage}/{path}") not in told
+        if not (between and path.startswith(_BETWEEN_RANKS))
     ]
     if stage == OTHER:
         known += [(_called(row), row.s) for row in ledger.step.under(stage) if _called(row)]

@@ -174,10 +174,10 @@ def state(run: RunInfo) -> str:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Say what a fix gives, how that is known and what it supposes; empty without a cost."""
+    """Say what a fix gives, how that is known and what it supposes; empty if that is unknown."""
     gained = finding.gain
     if gained is None or gained.after is None:
-        return ""
+        return finding.gives
     rates = first_screen.gain(gained)
     if gained.kind is GainKind.PREDICTED:
         return f"{rates}{next_limit.beyond(finding, report)}"

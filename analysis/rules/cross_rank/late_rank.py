@@ -88,7 +88,10 @@ _MEAN = Sentence(
 _WHOLE_HOST = "all ranks on its host are late, and no others"
 _TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
 _CHANGES = Sentence(
-    "the slow rank changes from step to step, and {varies} varies most", varies=PART
+    "ranks wait up to {part} of {whole} for the slowest, which changes: {varies} varies most",
+    part=PERCENT,
+    whole=PART,
+    varies=PART,
 )
 _WAITING = Sentence(
     "of the time that rank {rank} spends in collectives, {waiting} is waiting and {moving} data "
@@ -151,7 +154,7 @@ def check(facts: RankFacts) -> Finding | None:
 
 def _changing(facts: RankFacts) -> Finding | None:
     """Find ranks that are late in turns."""
-    if not facts.late or _straggler(facts) is not None:
+    if not facts.late or facts.waiting is None or _straggler(facts) is not None:
         return None
     told = answer(facts.comm, "no_late_rank")
     phases: dict[str, float] = {}
@@ -164,7 +167,10 @@ def _changing(facts: RankFacts) -> Finding | None:
         _SPREAD,
         None if told is None else told.gain_s,
         told,
-        said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
+        said=[
+            _CHANGES(part=facts.waiting.share, whole=facts.whole, varies=varies),
+            f"late are {describe_late_ranks(facts.late)}",
+        ],
         fixes=_CHANGING.get(phase, _NOW_AND_THEN[::-1] if phase in _MODEL else _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
         "finding is wrong.",

@@ -119,6 +119,7 @@ def check(facts: RuleInputs) -> Finding | None:
         if known
         else grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
         how_to_check=_check(grown),
+        gives="memory that does not grow",
     )
 
 

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import BACKWARD
-from feedline.analysis.sentences import COUNT, TIME, Sentence
+from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 
 _RULE_ID = "unused_gradients"
 
@@ -13,7 +13,9 @@ _RULE_ID = "unused_gradients"
 _MIN_SHARE = 0.2
 
 _SAYS = Sentence(
-    "gradients of {elements} parameters are computed, and cleared before an update uses them",
+    "up to {part} of the step computes gradients of {elements} parameters that are cleared before "
+    "an update uses them",
+    part=PERCENT,
     elements=COUNT,
 )
 _TAKES = Sentence(
@@ -39,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(elements=unused.elements),
+        message=_SAYS(part=took_s / step.mean_s, elements=unused.elements),
         more=[_TAKES(took=took_s)],
         evidence=[
             Evidence("elements", "parameters of these gradients", float(unused.elements), "1"),
