@@ -13,7 +13,7 @@ from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 _RULE_ID = "periodic_stall"
 
 _SAYS = Sentence(
-    "every {steps}, one step takes {longer} longer, which is {part} of the time of all steps",
+    "every {steps}, one step takes {longer} longer: {part} of the time of all steps",
     steps=PART,
     longer=TIME,
     part=PERCENT,

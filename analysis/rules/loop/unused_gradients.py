@@ -12,11 +12,9 @@ _RULE_ID = "unused_gradients"
 #: Of the parameters that are trained: computing the gradients of fewer takes little of a pass.
 _MIN_SHARE = 0.2
 
-_SAYS = Sentence(
-    "up to {part} of the step computes gradients of {elements} parameters that are cleared before "
-    "an update uses them",
-    part=PERCENT,
-    elements=COUNT,
+_SAYS = Sentence("up to {part} of the step computes gradients that no update uses", part=PERCENT)
+_CLEARED = Sentence(
+    "those of {elements} parameters are cleared before an update uses them", elements=COUNT
 )
 _TAKES = Sentence(
     "the backward passes that compute them, and perhaps others, take {took} per step",
@@ -41,8 +39,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(part=took_s / step.mean_s, elements=unused.elements),
-        more=[_TAKES(took=took_s)],
+        message=_SAYS(part=took_s / step.mean_s),
+        more=[_CLEARED(elements=unused.elements), _TAKES(took=took_s)],
         evidence=[
             Evidence("elements", "parameters of these gradients", float(unused.elements), "1"),
             Evidence("elements_share", "share of all that are trained", unused.share, SHARE),
@@ -70,7 +68,7 @@ RULE: Rule[RuleInputs] = Rule(
     check,
     change,
     claims=(BACKWARD,),
-    bound="Bound by gradients that no update uses",
+    bound="Bound by unused gradients",
     lifts=LESS_TO_COMPUTE,
     supposing="if these backward passes took no time",
     action="skip unused gradients",
