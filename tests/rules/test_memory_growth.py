@@ -87,9 +87,9 @@ def test_what_workers_copy_ends_when_it_is_copied():
 @pytest.mark.parametrize(
     ("at", "every", "said"),
     [
-        ("epoch", 50.0, "the main process grows by 200 MB in each epoch, and"),
-        ("evaluation", 50.0, "the main process grows by 200 MB in each evaluation, and"),
-        ("", 50.4, "the main process grows by 202 MB every 50 steps, and"),
+        ("epoch", 50.0, "the main process grows by 200 MB in each epoch: "),
+        ("evaluation", 50.0, "the main process grows by 200 MB in each evaluation: "),
+        ("", 50.4, "the main process grows by 202 MB every 50 steps: "),
     ],
 )
 def test_growth_in_jumps_is_told_as_such(at, every, said):
