@@ -13,8 +13,7 @@ from msgspec import Meta
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged, SchemaTooNew
 from feedline.profiler.files import output
 from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
-from feedline.profiler.files.checking import checked
-from feedline.profiler.ranks import MOST_RANKS
+from feedline.profiler.files.checking import MOST_RANKS, checked
 
 _CEILINGS_SCHEMA_VERSION = 1
 CEILINGS_FILE = "ceilings.json"

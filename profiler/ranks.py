@@ -24,8 +24,6 @@ _LAUNCHER_MARKS = {
     "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"),
     "mpi": ("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
 }
-# more than any training has: what is read from elsewhere is checked against it
-MOST_RANKS = 1_000_000
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 

@@ -15,7 +15,7 @@ from quiet_moment import QuietMoment
 from warm_python import MODULES, WarmPython
 
 if TYPE_CHECKING:
-    from reports.browser import Browser
+    from report.browser import Browser
 
 # No test reaches a network: albumentations asks for its newest version when it is imported, the
 # others for models.
@@ -127,7 +127,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
         pytest.skip(
             "chromium or chromedriver is not installed (Debian packages chromium, chromium-driver)"
         )
-    from reports.browser import Browser
+    from report.browser import Browser
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

@@ -88,7 +88,7 @@ class NoiseOverTraining:
     how: str
     windows: list[NoiseWindow]
     dropped: int
-    reason: str = ""  # profiler/reasons.py
+    reason: str = ""  # profiler/message.py
 
 
 @dataclass(frozen=True)

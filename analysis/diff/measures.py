@@ -15,8 +15,8 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.certainty import counted_in, means_of, relative, walls_of
 from feedline.analysis.measure.costs import SampledDetails
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.noise import MIN_VALUES, error_of
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage

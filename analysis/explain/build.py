@@ -14,16 +14,16 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.measured import Measurement, measure
 from feedline.analysis.explain.model import Report, Roofline, Verdict
-from feedline.analysis.explain.next_limit import within
-from feedline.analysis.explain.predictions import Predictions, of_recording, untold
+from feedline.analysis.explain.next_limit import cap_at_next_limit
+from feedline.analysis.explain.predictions import Predictions, of_recording, unknown_input
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.explain.tried import Trial, rejected
 from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.ledger.view.cpus import contended
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import no_batch
@@ -32,18 +32,18 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
 
 
-def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Report:
+def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
         run: an open run folder.
         ceilings: what the parts of the machine can do, for the roofline and the network.
-        beside: what is known about the network.
+        hints: what is known about the network.
 
     Raises:
         RunDamaged: the records of every rank's training process are missing.
     """
-    read = measure(run, ceilings, beside)
+    read = measure(run, ceilings, hints)
     if read.view is None:
         none = killed_worker.found(read.killed) or no_batch.found(
             read.end, read.run.loaders, read.run.run
@@ -53,7 +53,7 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
         return _report(read, said, [none] if none else [])
     predictions = _predictions_of(read, read.view, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
-    findings = within(
+    findings = cap_at_next_limit(
         diagnose(read.view, checks, predictions), predictions.limits, read.view.step.mean_s
     )
     if read.ended_badly:
@@ -97,7 +97,7 @@ def _predictions_of(
     Args:
         tried: trials that rejected settings, which are not predicted.
     """
-    known = not view.loader_elsewhere and untold(view) is None
+    known = not view.loader_elsewhere and unknown_input(view) is None
     limits = roofline(read.run, ceilings) if known else None
     return of_recording(read.shown, view, read.run.throughput.of_all_ranks, limits, tried)
 

@@ -21,8 +21,8 @@ from feedline.analysis.explain.model import (
 )
 from feedline.analysis.explain.verdict import verdict_of_traces
 from feedline.analysis.ledger.trace_facts import SHOWN, TraceFacts, mean_step_s
-from feedline.analysis.measure.gather import series
 from feedline.analysis.measure.model import RunInfo, Throughput
+from feedline.analysis.measure.rank_metrics import series
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
 from feedline.analysis.ranks.traced_ranks import RankComparison, compare

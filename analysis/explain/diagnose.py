@@ -9,7 +9,7 @@ from dataclasses import replace
 from feedline.analysis.convergence.checks import GRAVE, without_same_fix
 from feedline.analysis.explain.model import MAX_FINDINGS
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
-from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
+from feedline.analysis.explain.predictions import Predictions, refused_of_traces, unknown_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, F, Rule
@@ -104,7 +104,7 @@ def _causes_of_input(run: RuleInputs) -> list[Finding]:
 
     It is nothing where that is unknown, or less than the gate.
     """
-    if untold(run):
+    if unknown_input(run):
         return []
     if run.loader is None or run.loader_elsewhere:
         near = borderline_input.check(run) if sure_of_the_rest(run) else None
@@ -132,7 +132,7 @@ def _statement(
             that asks for a change, say what holds it back.
         around: findings about the machine: only those that cost much explain the wait.
     """
-    if unknown := untold(run):
+    if unknown := unknown_input(run):
         return [unknown]
     loader_elsewhere = any(
         finding.blame is not None and finding.blame.phase == "wait" for finding in beside

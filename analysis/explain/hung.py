@@ -18,7 +18,7 @@ from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
 from feedline.analysis.measure.code_places import START, WAIT, standing
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
 from feedline.analysis.sentences import COUNT, NAME, TIME, Sentence

@@ -27,12 +27,13 @@ from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_sh
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import (
     batch_making,
-    computing,
-    gather,
+    machine_use,
     memory,
     needless,
     own_code,
+    rank_metrics,
     user_code,
+    waits,
 )
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.certainty import (
@@ -44,8 +45,7 @@ from feedline.analysis.measure.certainty import (
     unseen,
 )
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.cuts import cut_first
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
     Cpus,
@@ -59,6 +59,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
@@ -66,7 +67,7 @@ from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.measure.unused_gradients import unused_gradients
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
-from feedline.analysis.ranks import comparison as between_ranks
+from feedline.analysis.ranks import comparison
 from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
@@ -133,11 +134,11 @@ class Measurement:
 
 
 def measure(
-    run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS
+    run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS
 ) -> Measurement:
     """Measure a run. Args and errors as for ``build``."""
     notes = list(run.notes)
-    source = _source(run, ceilings, beside, notes)
+    source = _source(run, ceilings, hints, notes)
     shown, ended, end = source.shown, source.ended, source.end
     trained = _convergence(run, notes)
     killed, hang = killed_worker(ended), hung(source.ranks)
@@ -209,16 +210,16 @@ class _Source:
     end: AtEnd
 
 
-def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: list[str]) -> _Source:
+def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: list[str]) -> _Source:
     """Read the ranks of a run, and note what cannot be read."""
     ranks = gather_ranks(run, notes)
-    compared = between_ranks.compare_recorded(
-        ranks, ranks[min(ranks)], ceilings, beside, notes, rank_cpus(ranks)
+    compared = comparison.compare_recorded(
+        ranks, ranks[min(ranks)], ceilings, hints, notes, rank_cpus(ranks)
     )
-    shown = ranks[between_ranks.choose_shown_rank(ranks, compared)]
+    shown = ranks[comparison.choose_shown_rank(ranks, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     stacks, lines = _stacks(shown.rank, notes), source_of(shown.rank)
-    ended = ranks[between_ranks.first_failed(ranks)]
+    ended = ranks[comparison.first_failed(ranks)]
     return _Source(
         ranks=ranks,
         compared=compared,
@@ -255,12 +256,12 @@ def _worded(run: Run, notes: list[str]) -> list[str]:
 def _step(source: _Source) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
     shown, code = source.shown, source.code
-    step = gather.step_summary(shown)
+    step = rank_metrics.step_summary(shown)
     if step is None:
         return None
     return dataclasses.replace(
         step,
-        cpu_s=cpu_s(shown, source.gauges, step.mean_s),
+        cpu_s=_cpu_s(shown, source.gauges, step.mean_s),
         own_code=user_code.looked_or_sampled(
             own_code.of_steps(shown, step),
             user_code.loop_code(code, step.stages) if code is not None else None,
@@ -290,7 +291,7 @@ def _throughput(
 ) -> tuple[Throughput, ConvergenceSummary | None]:
     """Return the rate with its interval, and the convergence with the same number of samples."""
     shown = source.shown
-    pace = between_ranks.throughput(source.ranks, shown)
+    pace = comparison.throughput(source.ranks, shown)
     profiled = len(shown.main.of(Stage.PROFILED)) > 0  # such steps do not count
     if len(source.ranks) == 1 and shown.rank.manifest.ended and not profiled:
         pace, trained = _trained_on(pace, trained)
@@ -328,13 +329,13 @@ def _convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
         return None
 
 
-def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
+def _cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
     """Return the CPU seconds of the mean step, of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
         return None
-    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
+    return machine_use.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
 def _view(
@@ -353,16 +354,16 @@ def _view(
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
     glibc = glibc_version(manifest)
     facts = RuleInputs(
-        throughput=gather.throughput(rank),
+        throughput=rank_metrics.throughput(rank),
         step=step,
         loader=training,
         workers=workers,
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
-        ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
+        ready_share=waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=effective_cpus(manifest),
         main_runqueue_share=step.main_runqueue_share,
-        main_queued_share=gather.main_queued_share(rank),
+        main_queued_share=rank_metrics.main_queued_share(rank),
         updated=updated_by(manifest.training),
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=recompiled_functions(manifest.training),
@@ -372,7 +373,7 @@ def _view(
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
         batch_tensors=workers.batch_tensors if workers else None,
-        moved=computing.moved_per_step(rank.main, rank.steps, rank.first),
+        moved=machine_use.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
@@ -391,16 +392,26 @@ def _view(
         code=code,
         killed=killed,
     )
+    return _completed(facts, source)
+
+
+def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
+    """Return what the rules read, with what is measured by the rest of it, and its ledger."""
+    rank, code, workers, step = source.shown, source.code, facts.workers, facts.step
+    assert rank.steps is not None
+    training = rank.rank.manifest.training
     parts = facts.comm_parts.get(rank.rank.number)
     return dataclasses.replace(
         facts,
         kept=memory.chained(rank.main, source.lines),
         dropped=needless.dropped_forwards(rank.main, source.lines),
         padding=needless.padding(rank.main),
-        denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
+        denormal=needless.denormal(
+            rank.main, rank.steps.start, rank.steps.wall, facts.throughput.steps
+        ),
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
-        unused_gradients=unused_gradients(rank.main, manifest.training, source.stacks),
+        unused_gradients=unused_gradients(rank.main, training, source.stacks),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
@@ -480,7 +491,7 @@ def _traffic(rank: RankMetrics) -> Traffic:
 
 
 def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:
-    step = gather.step_summary(rank)
+    step = rank_metrics.step_summary(rank)
     return RankSummary(
         steps=len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
         mean_s=step.mean_s if step else None,

@@ -49,7 +49,7 @@ class Hook:
     name: str
     attached: bool
     why: str
-    reason: str = ""  # profiler/reasons.py
+    reason: str = ""  # profiler/message.py
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ _ABOVE = Refused(
 _CLOCKS = 0.03  # what limits are off by, too (analysis/explain/roofline.py)
 
 
-def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
+def cap_at_next_limit(
+    findings: Sequence[Finding], limits: Roofline | None, mean_s: float
+) -> list[Finding]:
     """Let no finding cost more than the next limit lets its fix save.
 
     Args:

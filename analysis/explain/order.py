@@ -11,7 +11,7 @@ from typing import Any
 
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Rule, Statement, Time
-from feedline.analysis.rules import BY_ID
+from feedline.analysis.rules import BETWEEN_RANKS, BY_ID
 
 #: A part goes first only if it can win this share of what the whole can; else it is a detail of it.
 #: In planted trainings (tests/planted) decoding was half to three quarters of what full CPUs cost,
@@ -140,6 +140,27 @@ def without_contradictions(findings: Sequence[Finding], rows: Rows) -> list[Find
                 explains = other.cost_s >= _EXPLAINS * setting.cost_s
                 kept.remove(setting if explains else other)
     return [finding for finding in findings if finding in kept]
+
+
+def findings_together(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings whose fixes are predicted together.
+
+    They change the loader and have a prediction of their own, each gain once.
+    """
+    found = [
+        finding
+        for finding in findings
+        if finding.predicted is not None
+        and finding.severity is not Severity.INFO
+        and finding.rule_id not in BETWEEN_RANKS
+    ]
+    return [finding for finding in found if not any(_ends_more(other, finding) for other in found)]
+
+
+def _ends_more(one: Finding, other: Finding) -> bool:
+    """Tell whether a fix ends the needless work that another ends, and more."""
+    first, second = BY_ID.get(one.rule_id), BY_ID.get(other.rule_id)
+    return bool(first and second and second.ends and second.ends < first.ends)
 
 
 def _cost(finding: Finding) -> tuple[float, str]:

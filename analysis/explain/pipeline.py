@@ -62,7 +62,7 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
 def report_of(
     run: Run,
     ceilings: Ceilings | None = None,
-    beside: NetworkHints = NO_HINTS,
+    hints: NetworkHints = NO_HINTS,
     processes: bool = True,
 ) -> Report:
     """Return the report of one training, or of traces.
@@ -74,7 +74,7 @@ def report_of(
         RunDamaged: no rank can be read.
     """
     if not holds_traces(run):
-        return build(run, ceilings=ceilings, beside=beside)
+        return build(run, ceilings=ceilings, hints=hints)
     chosen: AbstractContextManager[rank_pool.RankPool] = (
         rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.explain.model import Roofline
 from feedline.analysis.explain.next_limit import held, lifted_by
+from feedline.analysis.explain.order import findings_together
 from feedline.analysis.explain.tried import Trial
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
@@ -22,17 +23,14 @@ from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, OTHERWISE
+from feedline.analysis.rules import BETWEEN_RANKS, BY_ID, INPUT, OTHERWISE
 from feedline.analysis.rules.input import epoch_restart, too_few_workers
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
-
-#: Findings about several ranks: their rules read other facts.
-BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 _NO_RATE = Refused(
     "no_rate",
@@ -101,7 +99,7 @@ class Predictions:
 
         The limits of the run, which were measured beside them, do not count then.
         """
-        if not contended(self.facts) or not self.rate or untold(self.facts) is not None:
+        if not contended(self.facts) or not self.rate or unknown_input(self.facts) is not None:
             return self.of(change)
         made = self.replay(replace(change, others=False), True)
         return made if isinstance(made, Refused) else _from(self.rate, made)
@@ -173,7 +171,7 @@ class Predictions:
 
     def _replayed(self, change: Change, interval: bool) -> PredictedRate | Refused:
         """Return what the replay predicts, as far as the limits of the run allow it."""
-        if (unknown := untold(self.facts)) is not None:
+        if (unknown := unknown_input(self.facts)) is not None:
             refused = change_of(unknown.rule_id, self.facts)
             assert isinstance(refused, Refused)
             return refused
@@ -250,7 +248,7 @@ def of_recording(
     return Predictions(facts, rate, replay, limits, rejected)
 
 
-def untold(facts: RuleInputs) -> Finding | None:
+def unknown_input(facts: RuleInputs) -> Finding | None:
     """Return the finding that nothing can be said of this run's input, let alone predicted.
 
     None: there is none.
@@ -278,27 +276,6 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
         return too_few_workers.NO_SHARDS
     stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
     return epoch_restart.CHANGED if stays and facts.dataset_changes else None
-
-
-def findings_together(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings whose fixes are predicted together.
-
-    They change the loader and have a prediction of their own, each gain once.
-    """
-    found = [
-        finding
-        for finding in findings
-        if finding.predicted is not None
-        and finding.severity is not Severity.INFO
-        and finding.rule_id not in BETWEEN_RANKS
-    ]
-    return [finding for finding in found if not any(_ends_more(other, finding) for other in found)]
-
-
-def _ends_more(one: Finding, other: Finding) -> bool:
-    """Tell whether a fix ends the needless work that another ends, and more."""
-    first, second = BY_ID.get(one.rule_id), BY_ID.get(other.rule_id)
-    return bool(first and second and second.ends and second.ends < first.ends)
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:

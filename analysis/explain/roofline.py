@@ -9,7 +9,7 @@ import math
 from feedline.analysis.explain import roofs
 from feedline.analysis.explain.limit_words import RATE, behind, sentence
 from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
-from feedline.analysis.explain.peak import peak
+from feedline.analysis.explain.roofs import peak
 from feedline.profiler.ceilings import Ceilings
 
 # the clocks of several processes, and steps that begin before their first batch was asked for
@@ -67,7 +67,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
         message=behind(run.step)
         if run.step.gpu_is_behind
         else sentence(rate, nearest, following, unit),
-        sweep=sweep(ceilings) if ceilings else None,
+        sweep=_sweep(ceilings) if ceilings else None,
         nearest_id=nearest.id if nearest else None,
         next_id=following.id if following else None,
     )
@@ -131,7 +131,7 @@ def _bounds(
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
 
 
-def sweep(ceilings: Ceilings) -> Sweep | None:
+def _sweep(ceilings: Ceilings) -> Sweep | None:
     """Return the throughput by batch size, as `feedline probe` measured it."""
     for ceiling in ceilings.ceilings:
         if ceiling.part == "sweep" and ceiling.value:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from feedline.analysis.explain import limit_words
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
-from feedline.analysis.explain.peak import spoken
 from feedline.analysis.formatting import count, counted, number, seconds, size
 from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
@@ -71,7 +70,7 @@ def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, flo
     }
 
 
-def cpus(run: MeasuredRun) -> float | None:
+def _cpus(run: MeasuredRun) -> float | None:
     """Return the CPUs that this run may use; ranks share them."""
     available = run.run.machine.get("effective_cpus") or run.run.machine.get("cpus")
     return float(available) / max(run.run.ranks, 1) if isinstance(available, (int, float)) else None
@@ -144,7 +143,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
 
 
 def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
-    step, workers, cores = run.step, run.workers, cpus(run)
+    step, workers, cores = run.step, run.workers, _cpus(run)
     if not cores:
         return
     have = limit_words.cpus(cores, run)
@@ -180,7 +179,7 @@ def of_device(
     peak_flops: float, flop_per_sample: float, computed_in: str, source: str
 ) -> ThroughputBound:
     """Return what the device's peak allows."""
-    arithmetic = f" in {spoken(computed_in)}" if computed_in else ""
+    arithmetic = f" in {_spoken(computed_in)}" if computed_in else ""
     message = (
         f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at "
         f"{number(flop_per_sample / 1e9)} GFLOP per sample"
@@ -320,3 +319,56 @@ def _in_samples(
     return ThroughputBound(
         id, name, "ceiling", ceiling.value * factor, low, high, message, ceiling.source, binds
     )
+
+
+_NO_CEILINGS = (
+    "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
+)
+
+
+def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
+    """Find it in a file of ceilings: the maker's figure before the best round that was measured.
+
+    Args:
+        computed_in: as in ``Flop``. Empty: the peak of the model that was probed.
+
+    Returns:
+        FLOP/s and where they are from; None and why they are not known.
+    """
+    if ceilings is None:
+        return None, _NO_CEILINGS
+    products = [
+        product
+        for product in ceilings.ceilings
+        if product.part == "compute" and product.unit == "FLOP/s" and product.value
+    ]
+    if not computed_in or not products:
+        return _of_the_probe(ceilings, products)
+    for how in ("specified", "matmul"):
+        for product in products:
+            if product.name.startswith(f"compute/{how} ") and _arithmetic(product) == computed_in:
+                return product.high or product.value, f"{product.name}: {product.source}"
+    return (
+        None,
+        f"the ceilings file gives no peak FLOP/s for {_spoken(computed_in)}, which this run uses",
+    )
+
+
+def _spoken(computed_in: str) -> str:
+    return "TF32" if computed_in == "tf32" else computed_in
+
+
+def _arithmetic(product: Ceiling) -> str:
+    """Return what a product was computed in.
+
+    An older feedline measured or named float32 with TF32 where the settings allowed it.
+    """
+    dtype = str(product.settings.get("dtype", ""))
+    return "tf32" if dtype == "float32" and product.settings.get("tf32") else dtype
+
+
+def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> tuple[float | None, str]:
+    if not ceilings.peak_flops:
+        return None, "the ceilings file gives no peak FLOP/s"
+    same = [product for product in products if ceilings.peak_flops in (product.value, product.high)]
+    return ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file"

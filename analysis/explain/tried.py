@@ -100,11 +100,11 @@ def read(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
     trials = []
     for line in lines:
         with suppress(LookupError, TypeError, AttributeError, ValueError):
-            trials.append(trial(line))
+            trials.append(_trial(line))
     return trials
 
 
-def trial(line: Mapping[str, Any]) -> Trial:
+def _trial(line: Mapping[str, Any]) -> Trial:
     """Read a line.
 
     Raises LookupError, TypeError, AttributeError, ValueError: it is not one of feedline's.

@@ -11,7 +11,7 @@ from feedline.profiler.masks import PYTHON
 
 _RARELY = 1 / 50  # of a call that is made every 50 steps, as its fix says, in each step
 
-#: Of values of any kind. What is true of gradients comes in its place (view/reductions.py).
+#: Of values of any kind. What is true of gradients comes in its place (view/loop_code.py).
 REDUCED = KnownCall(
     "reduced",
     "Values are reduced over all ranks in every step.",

@@ -1,6 +1,6 @@
 """What rules read: of a recorded run, and of ranks that were recorded or traced together.
 
-Of traces: traces/facts.py.
+Of traces: trace_facts.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,9 +24,9 @@ from feedline.analysis.intervals import (
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.periodic import step_numbers
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts

@@ -81,7 +81,7 @@ class Waste(enum.Enum):
 class Rule(Generic[F]):
     """One cause: how it is found, and what its fix changes.
 
-    explain.py decides which findings are told, and in which order.
+    explain/diagnose.py decides which findings are told, and in which order.
 
     Attributes:
         rule_id: the id of its finding.

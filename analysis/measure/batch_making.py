@@ -6,8 +6,8 @@ from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure import blocking, stream_workers, waits
 from feedline.analysis.measure.boundaries import gave
 from feedline.analysis.measure.costs import operations
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Loader, Workers
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import Steps
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.profiler.events import Flag, Stage
@@ -48,7 +48,7 @@ def workers(rank: RankMetrics) -> Workers | None:
         fetch_cv=float(walls.std() / walls.mean()) if len(walls) > 1 and walls.mean() else None,
         decoded_pixels=details.weighted_mean(details.decoded) if seen.any() else None,
         output_pixels=details.weighted_mean(details.output) if details.output.any() else None,
-        sample_wall_histogram=histogram(rank.makers.processes),
+        sample_wall_histogram=_histogram(rank.makers.processes),
         blocked_by=blocked.by,
         blocked_looks=blocked.looks,
         process_cpu_s=process_cpu_s(rank),
@@ -141,7 +141,7 @@ def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
     return last
 
 
-def histogram(processes: list[Process]) -> list[tuple[float, int]]:
+def _histogram(processes: list[Process]) -> list[tuple[float, int]]:
     """Return (upper edge in s, samples) of the bins in use and those between them."""
     counts = np.sum([process.histograms[SAMPLE_HISTOGRAM] for process in processes], axis=0)
     used = np.flatnonzero(counts)

@@ -8,6 +8,7 @@ and those that train one after another steps of their own (profiler/record/optim
     |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ def training_loaders(process: Process) -> frozenset[int]:
     ]
     records = records[np.argsort(records["start"], kind="stable")]
     first = records["thread"] == 0
-    return Asks.of(records[first], records[~first]).training_loaders
+    return _BatchRequests.of(records[first], records[~first]).training_loaders
 
 
 def find(
@@ -70,7 +71,7 @@ def find(
         rests: REST records: the steps in them were only counted, and are none of those found.
         elsewhere: records of other threads.
     """
-    asked = Asks.of(main, elsewhere)
+    asked = _BatchRequests.of(main, elsewhere)
     evaluation = _evaluations(main, asked)
     updates, by = _updates(main, evaluation)
     if not len(updates):
@@ -169,7 +170,7 @@ def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
 
 
 @dataclass(frozen=True)
-class Asks:
+class _BatchRequests:
     """Requests for a batch, and what was done until the next request.
 
     Attributes:
@@ -183,7 +184,7 @@ class Asks:
     infers: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, main: Records, elsewhere: Records | None = None) -> "Asks":
+    def of(cls, main: Records, elsewhere: Records | None = None) -> "_BatchRequests":
         every = main if elsewhere is None else np.concatenate([main, elsewhere])
         asked = view(every[every["stage"] == Stage.NEXT], Stage.NEXT)
         asked = asked[gave(asked)]
@@ -260,9 +261,11 @@ class Asks:
 
         So are the beginning and the end of a pass over a loader in which nothing is learned.
         """
-        keys = pass_of(self.records)
+        keys = _pass_of(self.records)
         passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
-        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(pass_of(main), passes)
+        of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(
+            _pass_of(main), passes
+        )
         return of_pass | (main["stage"] == Stage.NEXT) & np.isin(
             main["start"], self.records["start"][self.only_infers]
         )
@@ -285,13 +288,13 @@ def gave(asked: Records) -> npt.NDArray[np.bool_]:
     return np.asarray(asked["flags"] & (Flag.END | Flag.FAILED) == 0)
 
 
-def pass_of(records: Records) -> IntArray:
+def _pass_of(records: Records) -> IntArray:
     """Return one number for each pass over a loader."""
     epoch = np.where(records["stage"] == Stage.EPOCH, records["number"], records["number"] >> 32)
     return np.asarray(records["source"].astype(np.int64) << 32 | epoch)
 
 
-def _evaluations(main: Records, asks: Asks) -> IntArray:
+def _evaluations(main: Records, asks: _BatchRequests) -> IntArray:
     """Return the intervals of evaluation, [m, 2], ns.
 
     Each goes from the first request that only infers to the next event that trains. Loops without a
@@ -345,3 +348,78 @@ def _union(intervals: list[tuple[int, int]]) -> IntArray:
             begin, end = joined[-1][0], max(end, joined.pop()[1])
         joined.append((begin, end))
     return np.array(joined, np.int64).reshape(-1, 2)
+
+
+def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:
+    """Return which batches nothing was trained on, bool [n].
+
+    They are the last ones of passes that were left before their end.
+
+    Args:
+        asked: NEXT records [n] of the loaders that feed the steps in order of time, those at the
+            end of a pass too.
+        main: records of the main thread.
+        rests: REST records: training went on in them.
+    """
+    unused = np.zeros(len(asked), np.bool_)
+    trained = _trained(main, rests)
+    if not len(trained):
+        return unused
+    for batches, until in _passes(asked):
+        if (asked["flags"][batches] & Flag.END == 0).all():
+            begin, end = np.searchsorted(trained, [asked["start"][batches[0]], until])
+            unused[
+                batches[len(batches) - _unused(asked["start"][batches], trained[begin:end]) :]
+            ] = True
+    return unused
+
+
+def _trained(main: Records, rests: Records) -> IntArray:
+    """Return when gradients were computed, ns, sorted.
+
+    Where not every update had a backward that was seen, the updates say it too.
+    """
+    backward, updates = (
+        main["start"][main["stage"] == stage] for stage in (Stage.BACKWARD, Stage.OPTIMIZER)
+    )
+    seen = (
+        [backward, rests["start"]]
+        if len(backward) >= len(updates)
+        else [backward, updates, rests["start"]]
+    )
+    return np.sort(np.concatenate(seen))
+
+
+def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
+    """Yield the indices of each pass's requests, and when the same loader's next pass began, ns.
+
+    That is "never" where passes run side by side.
+    """
+    never = np.iinfo(np.int64).max
+    for source in np.unique(asked["source"]):
+        own = np.flatnonzero(asked["source"] == source)
+        keys = _pass_of(asked[own])
+        order = np.argsort(keys, kind="stable")
+        passes = np.split(own[order], np.flatnonzero(np.diff(keys[order])) + 1)
+        passes.sort(key=lambda key: int(key[0]))
+        for key, following in zip(passes, [*passes[1:], None]):
+            apart = following is not None and following[0] > key[-1]
+            yield (
+                key,
+                int(asked["start"][following[0]]) if following is not None and apart else never,
+            )
+
+
+def _unused(asked: IntArray, trained: IntArray) -> int:
+    """Return how many of a pass's batches nothing was trained on.
+
+    They come after the last time that anything was, and are the lead with which it began.
+
+    Args:
+        asked, trained: int64, ns, sorted.
+    """
+    before = np.searchsorted(trained, asked)  # what was trained before each request
+    late = before == len(trained)
+    _, each = np.unique(before[~late], return_counts=True)
+    regular = len(each) > 1 and bool((each[1:] == each[1]).all())
+    return int(late.sum()) + (max(0, int(each[0] - each[1])) if regular else 0)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray
-from feedline.analysis.measure.computing import queued_ns
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.counted_steps import MIN_RECORDED
+from feedline.analysis.measure.machine_use import queued_ns
 from feedline.analysis.measure.model import Certainty, Unseen
 from feedline.analysis.measure.noise import MIN_VALUES, drift, error_of_mean, reach
-from feedline.analysis.measure.rested import MIN_RECORDED
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.waits import classify
 from feedline.profiler.events import Stage

@@ -54,14 +54,14 @@ def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
 
 Chain = tuple[StackFrame, ...]
 Key = tuple[str, str]  # file and name of a function
-K = TypeVar("K")
+_K = TypeVar("_K")
 
 
-def add_to(sums: dict[K, float], key: K, seconds: float) -> None:
+def add_to(sums: dict[_K, float], key: _K, seconds: float) -> None:
     sums[key] = sums.get(key, 0.0) + seconds
 
 
-def _sums(first: Mapping[K, float], second: Mapping[K, float]) -> dict[K, float]:
+def _sums(first: Mapping[_K, float], second: Mapping[_K, float]) -> dict[_K, float]:
     return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}
 
 

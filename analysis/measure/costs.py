@@ -293,7 +293,7 @@ PAGE_BYTES = 4096
 MOST_FAULT_S = 3e-6
 
 
-class Kernel(NamedTuple):
+class _Kernel(NamedTuple):
     """What the kernel does for one sample, on average."""
 
     minor_faults: float
@@ -351,10 +351,10 @@ class BatchProducers:
             else SampleCounters(*(means[name] for name in SampleCounters._fields))
         )
 
-    def kernel(self) -> "Kernel | None":
+    def kernel(self) -> "_Kernel | None":
         """Return the kernel's work for a sample, as ``traffic``."""
         means = self._mean_of(Stage.KERNEL)
-        return None if means is None else Kernel(*(means[name] for name in Kernel._fields))
+        return None if means is None else _Kernel(*(means[name] for name in _Kernel._fields))
 
     def _mean_of(self, stage: Stage) -> dict[str, float] | None:
         """Return the sums of a stage's columns over the batches that were looked into, per sample."""

@@ -7,9 +7,9 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.blocking import pids
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.memory import slope
 from feedline.analysis.measure.model import KilledWorker
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauge_file import Gauges, read_gauges

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 
 from feedline.analysis.intervals import FloatArray
+from feedline.analysis.measure.counted_steps import Counted
 from feedline.analysis.measure.growing_lines import line_of_loop, line_of_samples
 from feedline.analysis.measure.jumps import Jumps
 from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
-from feedline.analysis.measure.rested import Counted
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage

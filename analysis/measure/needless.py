@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.kept_graphs import around, in_order
 from feedline.analysis.measure.source_lines import SourceLines, parsed
-from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import DENORMAL, PADDING, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -136,29 +136,30 @@ def padding(main: Process) -> Padding | None:
     return Padding(needless, padded, len(looks))
 
 
-def denormal(main: Process, steps: Steps | None, total: int) -> Denormal | None:
+def denormal(main: Process, start: IntArray, wall: IntArray, total: int) -> Denormal | None:
     """Return how much of parameters and gradients is denormal; None: nothing is.
 
     Args:
+        start, wall: int64 [n], ns, of the recorded steps.
         total: steps of the run, also those that were only counted.
     """
     looks = _of_kind(main, DENORMAL)
     looks = looks[np.argsort(looks["start"])]
     shares = looks["needless"] / np.maximum(looks["values"], 1)
     has = shares >= _DENORMAL
-    if not has.any() or steps is None:
+    if not has.any():
         return None
     first = int(np.argmax(has))
-    longer = None if first < _FEWEST else _longer(looks[first - 1 : first + 1], steps, total)
+    longer = None if first < _FEWEST else _longer(looks[first - 1 : first + 1], start, wall, total)
     return Denormal(float(shares.max()), len(looks), int(has.sum()), longer)
 
 
-def _longer(between: Records, steps: Steps, total: int) -> float | None:
+def _longer(between: Records, start: IntArray, wall: IntArray, total: int) -> float | None:
     """Return the share of the mean step by which it is longer than one before two looks."""
-    after = steps.start >= int(between["start"].mean())
+    after = start >= int(between["start"].mean())
     if min(int(after.sum()), int((~after).sum())) < _FEWEST_STEPS:
         return None
-    slow, usual = float(steps.wall[after].mean()), float(steps.wall[~after].mean())
+    slow, usual = float(wall[after].mean()), float(wall[~after].mean())
     if slow < _BEFORE * usual:
         return None
     part = max(0.0, 1 - float(between["updates"].mean()) / max(total, 1))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import FloatArray, holds
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records

@@ -3,8 +3,8 @@
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.model import Throughput
-from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import Process

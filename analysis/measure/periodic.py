@@ -12,7 +12,7 @@ from feedline.analysis.measure.code_frames import program_frames, within_the_pro
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import CHECKPOINT, COMPILE
 from feedline.analysis.measure.code_tree import MAIN, is_tapped
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import PeriodicStall
 from feedline.analysis.measure.user_code import library_of

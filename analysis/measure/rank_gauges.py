@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from feedline.analysis.intervals import overlap
-from feedline.analysis.measure.gather import COLUMNS, RankMetrics
 from feedline.analysis.measure.model import Cpus, Gauge
+from feedline.analysis.measure.rank_metrics import COLUMNS, RankMetrics
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage

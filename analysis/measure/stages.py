@@ -181,7 +181,7 @@ SAMPLE_STAGES = tuple(spec.name for spec in STAGES if spec.of_sample)
 MAKING_STAGES = tuple(name for name in SAMPLE_STAGES if name != "transport")
 #: In these the step has no batch.
 INPUT_STAGES = tuple(spec.name for spec in STAGES if spec.is_input)
-#: Stage of time that no recorded step accounts for (rested.py).
+#: Stage of time that no recorded step accounts for (counted_steps.py).
 UNATTRIBUTED = "unattributed"
 #: Stage of what no other one accounts for.
 OTHER = "other"

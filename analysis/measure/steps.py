@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, Pieces, cut, flatten, holds, overlap
-from feedline.analysis.measure.ahead import left_over
-from feedline.analysis.measure.boundaries import Boundaries, find, gave
+from feedline.analysis.measure.boundaries import Boundaries, find, gave, left_over
 from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.making import STAGE as INPUT
 from feedline.analysis.measure.making import Making

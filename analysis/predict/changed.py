@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
-from feedline.analysis.predict.recorded import RecordedInput
+from feedline.analysis.predict.recorded_input import RecordedInput
 
 _ENDLESS = 1_000_000  # batches
 #: Of work that follows a sleep: what it takes longer at most, and what a batch does that is made in

@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.intervals import FloatArray, IntArray
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Task
 from feedline.profiler.events import Flag, Stage

@@ -19,11 +19,11 @@ from feedline.analysis.ledger.view.handover_cost import (
     tensors,
 )
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import Main, main_process
-from feedline.analysis.predict.recorded import RecordedInput, Shares
+from feedline.analysis.predict.recorded_input import RecordedInput, Shares
 from feedline.analysis.predict.starts import Starts, settling_cpu_s, starts, warm_up, warming
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
@@ -64,12 +64,20 @@ def recorded_input(
     unfit = _unfit(rank, run)
     if unfit is not None:
         return unfit
-    setting = _setting(run)
     persistent = bool(run.setting("persistent_workers")) and not run.loader_made_again
     fetches = _made(rank, persistent)
     too_few = _too_few(rank, len(fetches))
     if too_few is not None:
         return too_few
+    recorded = _read(rank, run, fetches, persistent, at_own_locks)
+    return _delayed(_locking(recorded, tensors(run)), fetches)
+
+
+def _read(
+    rank: RankMetrics, run: RuleInputs, fetches: Records, persistent: bool, at_own_locks: bool
+) -> RecordedInput:
+    """Return the work of batches and steps as recorded; batches wait for nothing yet."""
+    setting = _setting(run)
     begins = starts(rank, setting.num_workers, persistent)
     pinning, unpacking = _in_pinning_thread(run, setting.num_workers)
     main = main_process(
@@ -85,7 +93,7 @@ def recorded_input(
         handover = _estimated_handover(run)
     helpers, rate = _helpers(run), run.throughput.samples_per_s or 0.0
     samples = (run.throughput.batch_size or 1.0) / main.batches
-    recorded = RecordedInput(
+    return RecordedInput(
         setting=setting,
         persistent=persistent,
         others_set=run.loader.settings if run.loader else {},
@@ -114,7 +122,6 @@ def recorded_input(
         locked=0.0 if at_own_locks else _locked(run),
         staying=0.0 if persistent else _staying_s(rank, run, fetches),
     )
-    return _delayed(_locking(recorded, tensors(run)), fetches)
 
 
 def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feedline.analysis.measure import computing
+from feedline.analysis.measure import machine_use
 from feedline.analysis.measure.batch_making import process_cpu_s
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.rank_gauges import machine_of, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
 from feedline.analysis.ranks.shared_cpus import RankCpu
@@ -52,7 +52,7 @@ def _rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Ran
     whole = costs.get("total")
     batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
     known_s = _timed_s(rank) + asking_cpu_s(rank, int(workers))
-    queued_s = computing.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *TIMED) or 0.0
+    queued_s = machine_use.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *TIMED) or 0.0
     rest_s = sum(s for name, s in step.stages.items() if name not in _AS_RECORDED)
     computes = used * step.mean_s - making_s - known_s >= ASLEEP * rest_s
     busy_s = known_s + queued_s + (rest_s if computes else 0.0)

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refus
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.loader_replay import NOTHING
 from feedline.analysis.predict.of_run import recorded_input
-from feedline.analysis.predict.recorded import RecordedInput
+from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.starts import WARMING
 
 __all__ = ["RecordedInput", "predict", "recorded_input"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.measure.costs import MOST_FAULT_S, BatchProducers
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.predict.loader_replay import NOTHING, Task
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.formatting import share
-from feedline.analysis.measure.gather import RankMetrics, step_summary
-from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
+from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
+from feedline.analysis.measure.rank_metrics import throughput as gather_throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline, fit_link
 from feedline.analysis.ranks.communication import (

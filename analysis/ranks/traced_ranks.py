@@ -23,7 +23,7 @@ from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.analysis.traces.rank_trace import RankTrace
 from feedline.analysis.traces.trace_budget import STEP_PARTS, StepBudget, with_waiting
 
-#: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the
+#: Part of a budget -> phase of a late rank, in the words of ranks/blame.py where the meaning is the
 #: same.
 _PHASES = {
     "input": "wait",
@@ -36,7 +36,7 @@ _PHASES = {
     "unexplained": "other",
 }
 _NS_PER_S = 1e9
-_FEWEST_STEPS = 4  # as rules/late_rank.py
+_FEWEST_STEPS = 4  # as rules/cross_rank/late_rank.py
 #: Phases in the words of a trace's budget.
 _PHASE_WORDS = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
 _SHOWN_RANKS = 8

@@ -39,7 +39,7 @@ def escaped(text: object) -> str:
     return _AT_START.sub(lambda begun: f"{begun[1] or ''}\\", plain)
 
 
-def code(text: object) -> str:
+def _code(text: object) -> str:
     """Return text to be copied, in as many backticks as it needs."""
     plain = " ".join(printable(text).split())
     longest = max((len(run) for run in re.findall("`+", plain)), default=0)
@@ -82,8 +82,8 @@ def _(block: Fields) -> Iterable[str]:
 
 def _field(row: Field) -> str:
     label = f"**{escaped(row.label)}** " if row.label else ""
-    text = code(row.text) if row.copied else escaped(row.text)
-    return f"- {label}{text}{f' ({code(row.aside)})' if row.aside else ''}"
+    text = _code(row.text) if row.copied else escaped(row.text)
+    return f"- {label}{text}{f' ({_code(row.aside)})' if row.aside else ''}"
 
 
 @_drawn.register

@@ -9,11 +9,12 @@ from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
-from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.finding import Finding, Gain, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.report import phrases
 from feedline.analysis.report.document import (
     Alert,
     Bar,
@@ -40,11 +41,6 @@ _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
 _BETWEEN_RANKS = "comm/"
-_KINDS = {
-    GainKind.ABOUT: "about ",
-    GainKind.AT_LEAST: "at least ",
-    GainKind.AT_MOST: "at most ",
-}
 _REST = "the rest"
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
 _ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
@@ -102,7 +98,7 @@ def _advice(report: Report) -> Iterable[Field]:
     if verdict.condition:
         yield Field("", verdict.condition)
     if verdict.gain is not None:
-        yield Field("Gain", gain(verdict.gain))
+        yield Field("Gain", phrases.rates(verdict.gain))
         if _exceeds_input(report, verdict.gain):
             yield Field("", _FREED)
     elif verdict.gives:
@@ -116,22 +112,6 @@ def _exceeds_input(report: Report, gained: Gain) -> bool:
         return False
     rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
     return rest * gained.after > _ABOVE * gained.before
-
-
-def gain(gained: Gain) -> str:
-    """Return a gain: ``81.0 -> 117 samples/s (106 to 123)``."""
-    if gained.after is None or gained.before is None:
-        return "unknown"
-    rates = f"{rate(gained.before)} -> {_short_gain(gained)} {gained.unit}"
-    if gained.low is None or gained.high is None:
-        return rates
-    none = ", perhaps none" if gained.low <= gained.before else ""
-    return f"{rates} ({rate(gained.low)} to {rate(gained.high)}{none})"
-
-
-def _short_gain(gained: Gain) -> str:
-    """Return the rate with a fix: ``117``, ``about 95``, ``at least 95``."""
-    return f"{_KINDS.get(gained.kind, '')}{rate(gained.after)}"
 
 
 def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collection[str]) -> Bars:
@@ -260,7 +240,7 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     checks = report.convergence.checks if report.convergence else []
     told = {finding.rule_id for finding in report.findings} | {*ASIDE}
     for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
-        if finding is top or finding.severity is Severity.INFO or not action(finding):
+        if finding is top or finding.severity is Severity.INFO or not _action(finding):
             continue
         if COVERED_BY.get(finding.rule_id) in told:
             continue
@@ -310,11 +290,11 @@ def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
     then = ""
     if gained is not None and gained.after is not None and gained.before is not None:
-        then = f"{rate(gained.before)} -> {_short_gain(gained)}"
-    return action(finding), _weight(finding, mean_s), then
+        then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
+    return _action(finding), _weight(finding, mean_s), then
 
 
-def action(finding: Finding) -> str:
+def _action(finding: Finding) -> str:
     """Return what to do, in a few words; empty: the finding names no change."""
     rule, fix = BY_ID.get(finding.rule_id), shortest_fix(finding).removesuffix(".")
     if 0 < len(fix) <= _SHORT_FIX:

@@ -225,7 +225,7 @@ def _samples(workers: Workers) -> Iterator[Block]:
         return
     scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
     rows = []
-    for name, _, cost, nbytes in phrases.sample_rows(workers):
+    for name, _, cost, nbytes in phrases.sample_table(workers):
         times = map(scale, (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s))
         rows.append((name, *times, BLANK if nbytes is None else size(nbytes)))
     yield _figures(
@@ -386,7 +386,7 @@ def _finding(number: int, finding: Finding, report: Report) -> Iterator[Block]:
     rows = [
         *(Field("" if at else "Seen", text) for at, text in enumerate(seen)),
         Field("Fix", phrases.whole_fix(finding)),
-        Field("Gain", phrases.gains(finding, report)),
+        Field("Gain", phrases.gain_or_why(finding, report)),
         Field("Check", finding.how_to_check),
     ]
     if shown := tuple(row for row in rows if row.text):

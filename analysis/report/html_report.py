@@ -14,7 +14,7 @@ from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
-from feedline.analysis.report import first_screen, of_convergence, of_traces, page, phrases
+from feedline.analysis.report import of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.code_icicle import code_icicle
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
@@ -86,7 +86,6 @@ def render(report: Report, source: SourceLines | None = None) -> str:
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[_drawn(gauge) for gauge in report.gauges if not _of_memory(gauge)],
         memory=[_drawn(gauge) for gauge in report.gauges if _of_memory(gauge)],
-        gain=first_screen.gain,
         refused=phrases.refused_that_matter(report.hooks),
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )

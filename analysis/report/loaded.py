@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.report.frame_table import FrameTable
 from feedline.analysis.report.report_frames import FINDINGS, USER_CODE, findings, user_code
 from feedline.analysis.report.run_frames import (
@@ -39,7 +39,7 @@ ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, USER_CODE, FINDINGS)
 _NAMED = 4  # trainings that an error names
 
 
-def frame(table: FrameTable) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
+def _frame(table: FrameTable) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
     """Make a property that is computed once and documented by its table.
 
     ``help`` shows no ``cached_property`` before Python 3.12.
@@ -105,27 +105,27 @@ class LoadedRun:
         """
         return list(self._steps[1])
 
-    @frame(STEPS)
+    @_frame(STEPS)
     def steps(self) -> "pd.DataFrame":
         return self._steps[0]
 
-    @frame(SAMPLES)
+    @_frame(SAMPLES)
     def samples(self) -> "pd.DataFrame":
         return samples(self._ranks)
 
-    @frame(COLLECTIVES)
+    @_frame(COLLECTIVES)
     def collectives(self) -> "pd.DataFrame":
         return collectives(self._ranks)
 
-    @frame(GAUGES)
+    @_frame(GAUGES)
     def gauges(self) -> "pd.DataFrame":
         return gauges(self._ranks)
 
-    @frame(USER_CODE)
+    @_frame(USER_CODE)
     def user_code(self) -> "pd.DataFrame":
         return user_code(self.report)
 
-    @frame(FINDINGS)
+    @_frame(FINDINGS)
     def findings(self) -> "pd.DataFrame":
         return findings(self.report)
 

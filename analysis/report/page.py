@@ -33,7 +33,7 @@ def environment(*folders: Path) -> jinja2.Environment:
     made = jinja2.Environment(
         loader=loader,
         autoescape=True,
-        finalize=shown,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -47,7 +47,7 @@ def render(template: Path, **values: object) -> str:
     return environment(template.parent).get_template(template.name).render(**values, **assets())
 
 
-def shown(value: object) -> object:
+def _shown(value: object) -> object:
     """Return what every ``{{ value }}`` of a template passes through.
 
     It makes it printable, unless it is HTML that ``figures/svg.py`` made.

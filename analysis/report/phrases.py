@@ -6,12 +6,13 @@ import shlex
 from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Hook, Report, Roofline
-from feedline.analysis.explain.predictions import findings_together
+from feedline.analysis.explain.order import findings_together
 from feedline.analysis.formatting import (
     count,
     counted,
     duration,
     number,
+    rate,
     seconds,
     sentence,
     share,
@@ -21,6 +22,7 @@ from feedline.analysis.ledger.finding import (
     COMPETES,
     CostKind,
     Finding,
+    Gain,
     GainKind,
     Severity,
     interval,
@@ -46,7 +48,6 @@ from feedline.analysis.ranks.communication import (
     describe_clock_error,
     describe_late_rank,
 )
-from feedline.analysis.report import first_screen
 from feedline.analysis.rules import BY_ID
 from feedline.profiler import message
 from feedline.profiler.masks import MASK
@@ -92,6 +93,11 @@ BOUNDARIES = {
     "range": "a step is one repetition of a range that the program annotated",
     "collectives": "step boundaries are inferred from evenly spaced collectives",
     "none": "no steps were found: this is the whole trace",
+}
+_KINDS_OF_GAIN = {
+    GainKind.ABOUT: "about ",
+    GainKind.AT_LEAST: "at least ",
+    GainKind.AT_MOST: "at most ",
 }
 #: How the gradients behind the noise scale were seen.
 NOISE = {
@@ -173,27 +179,43 @@ def state(run: RunInfo) -> str:
     )
 
 
+def rates(gained: Gain) -> str:
+    """Return the rates before and after: ``81.0 -> 117 samples/s (106 to 123)``."""
+    if gained.after is None or gained.before is None:
+        return "unknown"
+    both = f"{rate(gained.before)} -> {rate_after(gained)} {gained.unit}"
+    if gained.low is None or gained.high is None:
+        return both
+    none = ", perhaps none" if gained.low <= gained.before else ""
+    return f"{both} ({rate(gained.low)} to {rate(gained.high)}{none})"
+
+
+def rate_after(gained: Gain) -> str:
+    """Return the rate with a fix: ``117``, ``about 95``, ``at least 95``."""
+    return f"{_KINDS_OF_GAIN.get(gained.kind, '')}{rate(gained.after)}"
+
+
 def gain(finding: Finding, report: Report) -> str:
     """Say what a fix gives, how that is known and what it supposes; empty if that is unknown."""
     gained = finding.gain
     if gained is None or gained.after is None:
         return finding.gives
-    rates = first_screen.gain(gained)
+    both = rates(gained)
     if gained.kind is GainKind.PREDICTED:
-        return f"{rates}{next_limit.beyond(finding, report)}"
+        return f"{both}{next_limit.beyond(finding, report)}"
     if gained.kind is GainKind.AT_MOST:
-        return f"{rates} (upper bound, not a prediction)"
+        return f"{both} (upper bound, not a prediction)"
     if gained.kind is GainKind.AT_LEAST:
-        return f"{rates} {_supposing(finding)} (a lower bound: more of its time was not measured)"
+        return f"{both} {_supposing(finding)} (a lower bound: more of its time was not measured)"
     more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.OR_MORE else ""
-    return f"{rates} {_supposing(finding)} (an estimate from its share of the time{more})"
+    return f"{both} {_supposing(finding)} (an estimate from its share of the time{more})"
 
 
 def _supposing(finding: Finding) -> str:
     return BY_ID[finding.rule_id].supposing if finding.rule_id in BY_ID else ""
 
 
-def gains(finding: Finding, report: Report) -> str:
+def gain_or_why(finding: Finding, report: Report) -> str:
     """Return the throughput with the fix and, where it is not predicted, why.
 
     It is empty if the finding costs no time or asks for no change.
@@ -219,7 +241,7 @@ def together(report: Report) -> tuple[str, str] | None:
     if report.together is None or len(findings) < 2:
         return None
     named = [finding.rule_id for finding in findings]
-    told = f"{first_screen.gain(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
+    told = f"{rates(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
     return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
 
 
@@ -234,7 +256,7 @@ def pace(report: Report) -> list[str]:
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
         parts.append(
-            f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}"
+            f"{number(throughput.of_all_ranks)} samples/s{_spread(throughput)}{of_ranks(throughput)}"
         )
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
@@ -246,7 +268,7 @@ def pace(report: Report) -> list[str]:
     return parts or ["throughput not measured: no step was timed"]
 
 
-def spread(throughput: Throughput) -> str:
+def _spread(throughput: Throughput) -> str:
     """Return `` (65.4 to 106)``, the interval of the measured rate of one rank.
 
     From that rate the loader's replay predicts. It is empty if the interval is narrow.
@@ -489,7 +511,7 @@ def about(run: RunInfo) -> list[str]:
     return [run.name, duration(run.duration_s), *ranks, state(run)]
 
 
-def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
+def sample_table(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
     """Return (name, stage, cost, bytes) of a sample's stages and their total.
 
     Sending it comes after that, in another thread. The total has no bytes: those of its stages are

@@ -13,7 +13,7 @@ import numpy as np
 from feedline.analysis.intervals import BoolArray, FloatArray, IntArray
 from feedline.analysis.measure.boundaries import Records
 from feedline.analysis.measure.costs import PARTS, SampledDetails
-from feedline.analysis.measure.gather import RankMetrics, throughput
+from feedline.analysis.measure.rank_metrics import RankMetrics, throughput
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps
 from feedline.analysis.ranks.aligned_clocks import RankArrivals

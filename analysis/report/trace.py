@@ -38,10 +38,10 @@ from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.stacks import StackTimes, Stretch, name_of
 
-packing: ModuleType = gzip
+_packing: ModuleType = gzip
 _LEVEL = 5
 try:  # five times as fast
-    from isal import igzip as packing
+    from isal import igzip as _packing
 
     _LEVEL = 2
 except ImportError:
@@ -123,9 +123,9 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) ->
     notes: list[str] = []
     windows = windows or Windows()
     about = json.dumps({"feedline": {"clocks": windows.notes}})
-    with packing.GzipFile("", "wb", _LEVEL, file, 0) if pack else nullcontext(file) as packed:
+    with _packing.GzipFile("", "wb", _LEVEL, file, 0) if pack else nullcontext(file) as packed:
         packed.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": ['.encode())
-        lines, comma = lines_of(run, windows, notes), "\n"
+        lines, comma = _lines_of(run, windows, notes), "\n"
         while part := list(islice(lines, _LINES_AT_A_TIME)):
             packed.write((comma + ",\n".join(part)).encode())
             comma = ",\n"
@@ -133,7 +133,7 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) ->
     return notes
 
 
-def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
+def _lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
     """Return the events of all ranks, one object a line; times count from the first rank's start.
 
     Args:

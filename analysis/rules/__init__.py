@@ -143,7 +143,8 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     memory_growth.RULE,
 )
 
-#: What is said of a recorded run where no rule about its input speaks; explain.py says where which.
+#: What is said of a recorded run where no rule about its input speaks; explain/diagnose.py says
+#: where which.
 OTHERWISE: tuple[Rule[RuleInputs], ...] = (
     nothing_trained.RULE,
     too_short.RULE,
@@ -176,6 +177,8 @@ TRACE: tuple[Rule[TraceFacts], ...] = (
 RULES: tuple[Rule[Any], ...] = (*INPUT, *DATA, *ENDED, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}
+#: Findings about several ranks: their rules read other facts.
+BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 
 def first_stating(findings: Iterable[Finding], *statements: Statement) -> Finding | None:

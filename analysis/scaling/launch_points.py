@@ -12,9 +12,9 @@ import numpy as np
 from feedline.analysis.formatting import share
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ledger.view.own_functions import NAMED
-from feedline.analysis.measure.computing import runqueue_s
+from feedline.analysis.measure.counted_steps import Estimate
+from feedline.analysis.measure.machine_use import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.rested import Estimate
 from feedline.analysis.measure.steps import left_after, partition
 from feedline.analysis.ranks.read_collectives import readable_collectives
 from feedline.analysis.ranks.step_profile import ring_between, step_profile

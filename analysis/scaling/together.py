@@ -9,7 +9,7 @@ from typing import Any
 from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
 from feedline.analysis.measure.boundaries import training_loaders
-from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.ranks.communication import Communication, describe_delay
 from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded

@@ -26,9 +26,8 @@ from feedline.analysis.traces.trace_columns import (
 from feedline.profiler import masks
 from feedline.profiler.files import owned
 from feedline.profiler.files.bounded import json_of
-from feedline.profiler.files.checking import MOST_TIME_NS, Count, checked
+from feedline.profiler.files.checking import MOST_RANKS, MOST_TIME_NS, Count, checked
 from feedline.profiler.files.parquet import columns, table_of
-from feedline.profiler.ranks import MOST_RANKS
 from feedline.profiler.store.layout import TRACE
 from feedline.profiler.store.shapes import RankNumber
 

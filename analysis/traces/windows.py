@@ -107,7 +107,7 @@ def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedCloc
 
     Kineto's times are Unix time, worked out from the processor's counter; feedline's are
     CLOCK_MONOTONIC. feedline's window puts marks into the trace whose names hold CLOCK_MONOTONIC as it
-    was read just before them (profiler/taps/clock_marks.py). So mark i begins after its own reading
+    was read just before them (profiler/taps/kineto_window.py). So mark i begins after its own reading
     and has ended before that of mark i + 1, and what is added to Kineto's time lies between
 
         reading i - start i  <=  offset  <=  reading i+1 - end i

@@ -20,7 +20,6 @@ from feedline.profiler.files import single
 from feedline.profiler.files.own_folders import MAX_NAMED
 from feedline.profiler.message import few
 from feedline.profiler.printable import say
-from feedline.profiler.ranks import MOST_RANKS
 
 
 class IngestCommand:
@@ -162,6 +161,8 @@ def _parse_ranks(given: list[str], files: list[str]) -> dict[str, int]:
         ScriptError: a value does not have this form, its file is not among the traces, or it says
             two ranks.
     """
+    from feedline.profiler.files.checking import MOST_RANKS
+
     ranks: dict[str, int] = {}
     for text in given:
         file, _, number = text.rpartition("=")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.profiler.errors import ScriptError
-from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import RankPool
@@ -143,6 +142,8 @@ def at_least(minimum: int, maximum: int = _MAX_COUNT) -> Callable[[str], int]:
 
 def rank_counts(text: str) -> list[int]:
     """Parse ``1,2,4``: numbers of ranks, ascending and without duplicates."""
+    from feedline.profiler.files.checking import MOST_RANKS
+
     try:
         counts = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:

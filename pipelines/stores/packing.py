@@ -295,17 +295,7 @@ def pack(
     chosen = STORE_KINDS[kind]
     listing = list_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
     refuse = (unreadable or ("refuse" if listing.checked else "skip")) == "refuse"
-    shard_bytes = shard_bytes or max(_SHARD_BYTES, listing.bytes // _MAX_SHARDS)
-    plan = PackPlan(
-        kind,
-        str(listing.root),
-        listing.fingerprint(),
-        len(listing.sources),
-        listing.bytes,
-        shard_bytes,
-        refuse,
-    )
-    folder = Path(destination)
+    plan, folder = _plan(kind, listing, shard_bytes, refuse), Path(destination)
     lost = [] if listing.checked else other_labels(listing)
     if not unlabeled and not _begun(folder, plan):
         _see_that_labels_are_kept(listing, lost)
@@ -319,12 +309,24 @@ def pack(
         _check_space(folder, total)
         stack.enter_context(_prepared_folder(folder, listing, plan, force))
         packing = _Packing(
-            folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress
+            folder, listing, plan, chosen.writer(folder, plan.shard_bytes, total), progress
         )
         stack.callback(packing.close)
         resumed_at = packing.resume()
         packing.run()
         return _packed(folder, packing.finish(), resumed_at, listing, lost)
+
+
+def _plan(kind: str, listing: FolderListing, shard_bytes: int | None, refuse: bool) -> PackPlan:
+    return PackPlan(
+        kind,
+        str(listing.root),
+        listing.fingerprint(),
+        len(listing.sources),
+        listing.bytes,
+        shard_bytes or max(_SHARD_BYTES, listing.bytes // _MAX_SHARDS),
+        refuse,
+    )
 
 
 def _begun(folder: Path, plan: PackPlan) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from feedline.profiler.attach import kernel
 from feedline.profiler.attach.same_python import SamePython
 from feedline.profiler.attach.watched import SeenStack, WatchedThread
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
 from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
 

@@ -21,7 +21,7 @@ from feedline.profiler.stacks.layout import (
     find_layout,
     thread_states,
 )
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 
 _RUNTIME_BYTES, _INTERPRETER_BYTES, _STATE_BYTES = 1 << 14, 1 << 16, 768
 _MOST_THREADS = 1000

@@ -26,7 +26,7 @@ from feedline.profiler.errors import NotPermitted, ProcessNotFound
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN, blocked_by
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.stacks.layout import UnknownLayout
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.wake_soon import run_soon_after_waking
 
 _LOOK_S = 1.0  # between two looks for new processes

@@ -10,6 +10,8 @@ from msgspec import Meta, ValidationError, convert
 MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
 # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
 MOST_TIME_NS = 1 << 62
+# more than any training has
+MOST_RANKS = 1_000_000
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 

@@ -23,7 +23,7 @@ from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.process_memory import PrivateMemory
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
-from feedline.profiler.stacks.sampler import StackSampling
+from feedline.profiler.stacks.stack_sampler import StackSampling
 
 _JOIN_S = 0.5
 #: Of a period, by which samples come later, in turns: at a distance that is a multiple of a step's,

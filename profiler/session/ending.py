@@ -25,7 +25,7 @@ _UNWRITTEN = re.compile(
 )
 #: Batches of workers that the program keeps, each with a descriptor of its shared memory, have used
 #: up what it may open: torch's words (torch/utils/data/dataloader.py), and those of Python's
-#: multiprocessing (reduction.py).
+#: multiprocessing/reduction.py.
 ALL_OPEN = "because batches that are kept hold all files that it may open"
 _ALL_OPEN = re.compile(
     r"Communication with the workers is no longer possible|received 0 items of ancdata"

@@ -29,11 +29,11 @@ from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
-from feedline.profiler.stacks.sampler import StackSampling
+from feedline.profiler.stacks.stack_sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.compiled import compiled
+from feedline.profiler.taps.recompiled import compiled
 
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
@@ -55,6 +55,22 @@ class _Changes(Protocol):
 
     def attach(self, hooks: Hooks) -> None:
         """Act once torch is imported; its hooks are undone with the recording."""
+
+
+def _manifest_of(launch: str, group: str, command: list[str], place: ranks.RankPlace) -> Manifest:
+    """Return what is known of this process as its recording begins."""
+    return Manifest(
+        launch=launch,
+        group=group,
+        command=command,
+        place=asdict(place),
+        environment=privacy.environment(),
+        machine=machine(),
+        pid=os.getpid(),
+        pid_started=proc.started(os.getpid()),
+        parent=[os.getppid(), proc.started(os.getppid())],
+        anchors=[clock.anchor()],
+    )
 
 
 class Session:
@@ -112,17 +128,11 @@ class Session:
         if recorder.resume() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
-        self.manifest = Manifest(
-            launch=launch or ranks.launch_id(),
-            group=group,
-            command=privacy.recorded_argv(command, record_argv),
-            place=asdict(self.place),
-            environment=privacy.environment(),
-            machine=machine(),
-            pid=os.getpid(),
-            pid_started=proc.started(os.getpid()),
-            parent=[os.getppid(), proc.started(os.getppid())],
-            anchors=[clock.anchor()],
+        self.manifest = _manifest_of(
+            launch or ranks.launch_id(),
+            group,
+            privacy.recorded_argv(command, record_argv),
+            self.place,
         )
         try:
             rooms = rooms or _beside(path, self.place, self.manifest.launch, overwrite)

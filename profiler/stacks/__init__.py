@@ -1,7 +1,7 @@
 """The stack sampler: what each recorded process was doing at random moments.
 
 A helper process (helper.py) reads the stacks of the training's threads out of their memory
-(process_memory.py, thread_stacks.py), without stopping them: the training runs no code for a
+(memory_access.py, thread_stacks.py), without stopping them: the training runs no code for a
 sample, gets no signal, and needs not give the GIL away. So Python code, C code that holds or
 releases the GIL, sleeping and system calls are all seen as they are. Where Python keeps what, each
 training finds out about itself (layout.py). sampler.py is the training's part: it starts the

@@ -23,7 +23,7 @@ from feedline.profiler import proc
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import owned
 from feedline.profiler.stacks.layout import Layout
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
 from feedline.profiler.stacks.stack_log import LogFull, StackLog
 from feedline.profiler.stacks.targets import END, TARGETS

@@ -16,7 +16,7 @@ from itertools import accumulate, chain, repeat, takewhile
 from types import CodeType, FrameType
 from typing import Any
 
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 
 _WORD = 8
 _FRAME_WORDS, _STATE_WORDS = 16, 96

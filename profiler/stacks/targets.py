@@ -13,7 +13,7 @@ from feedline.profiler import proc
 from feedline.profiler.fail_open import fail_open
 from feedline.profiler.files import owned
 from feedline.profiler.stacks.layout import code_type, thread_states
-from feedline.profiler.stacks.process_memory import allow
+from feedline.profiler.stacks.memory_access import allow
 from feedline.profiler.store.stack_format import LOG, helper_of
 
 TARGETS = "stacks.targets"

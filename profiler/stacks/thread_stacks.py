@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from feedline.profiler.stacks.layout import Layout, ParkedThread, code_type, thread_states
-from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.memory_access import ProcessMemory
 
 _STATE_WORDS = 96
 _FRAME_BYTES = 128

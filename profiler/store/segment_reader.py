@@ -14,8 +14,7 @@ import numpy.typing as npt
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD_DTYPE, UNMEASURED, Flag, Stage
 from feedline.profiler.files.bounded import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
-from feedline.profiler.files.checking import MOST_NS, checked
-from feedline.profiler.ranks import MOST_RANKS
+from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.store import record_columns
 from feedline.profiler.store.segment_format import (
     BINS,

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
-from feedline.profiler.files.checking import MOST_NS, MOST_TIME_NS, Count
-from feedline.profiler.ranks import MOST_RANKS
+from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, MOST_TIME_NS, Count
 
 _MOST_PROCESSES = 65_536
 _Source = Annotated[int, Meta(ge=0, lt=65_536)]

@@ -1,6 +1,6 @@
 """The file of sampled stacks in a rank's folder, as far as its writer needs to know it.
 
-Store/stacks.py describes it.
+stacks.py beside it describes it.
 """
 
 from pathlib import Path

@@ -10,7 +10,7 @@ restore it when that returns, and refuse the program a profiler of its own.
 Marks with a known time on feedline's clock align the two clocks. The clock is read before each mark
 begins, so a mark lies between its own reading and that of the mark after it: whatever both clocks
 are, the difference between them is known within the narrowest of these gaps
-(analysis/traces/shared_clock.py). The machine's name, and folders in names and in the file itself,
+(analysis/traces/windows.py). The machine's name, and folders in names and in the file itself,
 are masked in the trace.
 """
 

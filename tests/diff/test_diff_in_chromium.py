@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from golden.record import RUNS
-from reports.browser import Browser
-from reports.test_html_in_chromium import WIDER_THAN_PAGE, luminance
+from report.browser import Browser
+from report.test_html_in_chromium import WIDER_THAN_PAGE, luminance
 
 from feedline.cli import main
 

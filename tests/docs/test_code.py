@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from docs.pages import PATHS, ROOT, Block, page
-from reports.made_up import report as made_up_report
+from report.made_up import report as made_up_report
 
 import feedline
 from feedline.analysis import report as reports

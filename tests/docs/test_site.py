@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from docs.pages import ROOT
-from reports.browser import Browser
+from report.browser import Browser
 from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.long

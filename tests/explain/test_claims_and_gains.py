@@ -23,7 +23,7 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Setting
-from feedline.analysis.predict.recorded import RecordedInput, Shares
+from feedline.analysis.predict.recorded_input import RecordedInput, Shares
 from feedline.analysis.predict.replay_of import predict
 from feedline.analysis.rules import BY_ID
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 
 import feedline
 from feedline.analysis.explain.build import build

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rules.made_up import made_up_facts
 
 from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.explain.next_limit import _ABOVE, lifted_by, within
+from feedline.analysis.explain.next_limit import _ABOVE, cap_at_next_limit, lifted_by
 from feedline.analysis.explain.predictions import Predictions
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
@@ -35,7 +35,7 @@ def finding(rule_id, cost_ms, **fields):
 
 
 def gain(found, report=RUN):
-    (one,) = within([found], made(report), report.step.mean_s)
+    (one,) = cap_at_next_limit([found], made(report), report.step.mean_s)
     (one,) = with_gains([one], report.throughput, report.step)
     return phrases.gain(one, replace(report, findings=[one], roofline=made(report)))
 
@@ -60,11 +60,13 @@ def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
     """
     decoding, full = finding("decode_bound", 55), finding("cpu_saturated", 55)
 
-    assert [one.cost_s for one in within([decoding, full], made(RUN), RUN.step.mean_s)] == [
+    assert [
+        one.cost_s for one in cap_at_next_limit([decoding, full], made(RUN), RUN.step.mean_s)
+    ] == [
         decoding.cost_s,
         full.cost_s,
     ]
-    assert within([decoding], made(RUN), RUN.step.mean_s)[0].cost_s < decoding.cost_s
+    assert cap_at_next_limit([decoding], made(RUN), RUN.step.mean_s)[0].cost_s < decoding.cost_s
 
 
 def test_no_fix_of_the_input_gains_more_than_the_gpu_can_do():
@@ -80,7 +82,9 @@ def test_no_fix_of_the_input_gains_more_than_the_gpu_can_do():
 
 
 def test_a_gpu_that_works_all_the_time_leaves_nothing_to_gain():
-    (one,) = within([finding("decode_bound", 35)], made(on_a_gpu(RUN, 100)), RUN.step.mean_s)
+    (one,) = cap_at_next_limit(
+        [finding("decode_bound", 35)], made(on_a_gpu(RUN, 100)), RUN.step.mean_s
+    )
 
     assert (one.cost_s, one.severity) == (0.0, Severity.INFO)
 
@@ -88,7 +92,7 @@ def test_a_gpu_that_works_all_the_time_leaves_nothing_to_gain():
 def test_what_the_input_takes_is_told_as_it_was_measured():
     told = finding("input_bound_unexplained", 45)
 
-    assert within([told], made(RUN), RUN.step.mean_s) == [told]
+    assert cap_at_next_limit([told], made(RUN), RUN.step.mean_s) == [told]
 
 
 def test_the_limit_of_the_step_does_not_bind_a_fix_that_makes_receiving_shorter():
@@ -117,7 +121,7 @@ def test_a_prediction_stays_as_it_is():
 
 def test_where_the_next_limit_leaves_less_than_a_fifth_the_finding_is_no_grave_one():
     near = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=180)
-    found = within(
+    found = cap_at_next_limit(
         [finding("too_few_workers", 35), finding("decode_bound", 30)], made(near), near.step.mean_s
     )
 
@@ -222,7 +226,9 @@ def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
     def first(rule_id, ms, *others, run=RUN):
         found = [finding(rule_id, ms), *(finding(other, 20) for other in others)]
         return next(
-            one for one in within(found, made(run), run.step.mean_s) if one.rule_id == rule_id
+            one
+            for one in cap_at_next_limit(found, made(run), run.step.mean_s)
+            if one.rule_id == rule_id
         )
 
     decoding, workers = (
@@ -271,8 +277,8 @@ def test_nothing_is_said_to_be_the_most_that_lies_below_what_the_gpu_allows(
     limits, full = made(report), finding("cpu_saturated", 0.3 * mean_ms)
 
     for found in (
-        within([told], limits, report.step.mean_s),
-        within([told, full], limits, report.step.mean_s),
+        cap_at_next_limit([told], limits, report.step.mean_s),
+        cap_at_next_limit([told, full], limits, report.step.mean_s),
     ):
         shown = replace(report, findings=found, roofline=limits)
         for said in (limits.message, *(phrases.gain(one, shown) for one in found)):
@@ -287,7 +293,7 @@ def test_nothing_is_said_to_be_the_most_that_lies_below_what_the_gpu_allows(
 def test_without_limits_findings_stay_as_they_are():
     told = [finding("too_few_workers", 35)]
 
-    assert within(told, None, RUN.step.mean_s) == told
+    assert cap_at_next_limit(told, None, RUN.step.mean_s) == told
 
 
 def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():

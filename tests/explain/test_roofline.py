@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
-from feedline.analysis.explain.peak import _NO_CEILINGS
 from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.explain.roofs import _NO_CEILINGS
 from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
 from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch._dynamo.testing
-from explain.made_up_records import MadeUp
-from making.conftest import one_thread as one_thread
-from making.conftest import recorded as recorded
+from measure.made_up_records import MadeUp
+from own_code.conftest import one_thread as one_thread
+from own_code.conftest import recorded as recorded
 from torch.nn.utils import clip_grad_norm_
 
 from feedline.analysis.measure.steps import partition

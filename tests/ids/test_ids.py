@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from advisor.made_up import run as recorded
-from communication.made_up import MB, Training, always, train
 from explain.test_next_limit import RUN as LIMITED
 from hypothesis import given, settings
 from ids.rewriting import all_x, dataclasses_of_analysis, from_now_on, words_of
-from reports import made_up
-from reports.made_up_training import without_scale
+from ranks.made_up import MB, Training, always, train
+from report import made_up
+from report.made_up_training import without_scale
 from rules.any_facts import any_facts
 from rules.made_up import made_up_facts
 from scaling.conftest import synthetic as synthetic
@@ -28,7 +28,7 @@ from feedline.analysis.explain import build as of_runs
 from feedline.analysis.explain import build_traces as of_traces
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
-from feedline.analysis.explain.next_limit import within
+from feedline.analysis.explain.next_limit import cap_at_next_limit
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction
@@ -177,7 +177,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
 def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(rule_id):
     def capped():
         limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
-        return limits, *within(
+        return limits, *cap_at_next_limit(
             [Finding(rule_id, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s
         )
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from reports.browser import Browser
+from report.browser import Browser
 
 from feedline.cli import main
 

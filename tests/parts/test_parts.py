@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader
 
 from feedline.profiler import message

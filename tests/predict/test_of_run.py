@@ -16,7 +16,7 @@ import feedline
 from feedline.analysis.explain.build import TrainingInput, training_input
 from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.predict.of_run import MIN_BATCHES, recorded_input
-from feedline.analysis.predict.recorded import RecordedInput
+from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.replay_of import predict
 from feedline.profiler.store.trainings import open_run
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline.analysis.measure.computing import cpu_s, queued_share
+from feedline.analysis.measure.machine_use import cpu_s, queued_share
 from feedline.analysis.measure.model import Gauge
 from feedline.analysis.predict.main_process import _computing
 from feedline.analysis.predict.starts import WARMING, settling_cpu_s, warm_up, warming

@@ -13,7 +13,7 @@ from feedline.analysis.explain.build import training_input
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.predict.changed import _with_change
 from feedline.analysis.predict.of_run import recorded_input
-from feedline.analysis.predict.recorded import RecordedInput
+from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.profiler.store.trainings import open_run
 
 PROGRAM = """

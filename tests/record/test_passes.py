@@ -8,7 +8,7 @@ import time
 
 import pytest
 import torch
-from rests.conftest import one_thread as one_thread
+from recording_schedule.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 import feedline

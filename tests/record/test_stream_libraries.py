@@ -9,7 +9,7 @@ import datasets
 import pytest
 import torch
 import webdataset
-from rests.conftest import one_thread as one_thread
+from recording_schedule.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader
 
 import feedline

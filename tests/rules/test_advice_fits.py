@@ -944,7 +944,7 @@ def test_a_fix_takes_for_granted_only_what_the_run_has(rule_id, words, there, mi
 def test_every_rule_about_a_recorded_run_has_such_a_pair():
     elsewhere = {rule.rule_id for rule in (*CROSS_RANK, *TRACE)} - {
         "input_not_seen"
-    }  # tests/communication, tests/traces
+    }  # tests/ranks, tests/traces
 
     assert set(CASES) == set(BY_ID) - elsewhere - {"compute_bound"}  # which advises nothing
 

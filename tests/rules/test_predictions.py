@@ -15,8 +15,8 @@ from rules.made_up import MS, made_up_facts, waiting, without_workers
 from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.explain.order import in_order
-from feedline.analysis.explain.predictions import Predictions, findings_together, joined
+from feedline.analysis.explain.order import findings_together, in_order
+from feedline.analysis.explain.predictions import Predictions, joined
 from feedline.analysis.explain.tried import Trial
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
@@ -25,7 +25,7 @@ from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, Predic
 from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.report.first_screen import gain
+from feedline.analysis.report.phrases import rates
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers
@@ -311,14 +311,14 @@ def test_the_verdict_says_which_setting_gives_what():
 
     told = verdict_of(found)
     assert (told.fix, told.gain.kind) == ("num_workers=2", GainKind.PREDICTED)
-    assert gain(told.gain) == "126 -> 252 samples/s (227 to 277)"
+    assert rates(told.gain) == "126 -> 252 samples/s (227 to 277)"
 
 
 def test_the_verdict_says_what_another_fix_gives():
     told = verdict_of(finding("decode_bound", after=164.0))
 
     assert told.cause == "decode_bound is there."
-    assert gain(told.gain) == "100 -> 164 samples/s (156 to 172)"
+    assert rates(told.gain) == "100 -> 164 samples/s (156 to 172)"
 
 
 def test_a_setting_that_changes_the_order_of_batches_is_set_only_if_that_may_be():
@@ -398,7 +398,7 @@ def rules_of(**changed):
 def test_a_gain_that_may_be_none_is_called_so():
     told = verdict_of(finding("decode_bound", after=104.0, low=97.0))
 
-    assert gain(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps none)"
+    assert rates(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps none)"
 
 
 def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_is_asked_for():

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from explain.made_up_records import MadeUp
+from measure.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.run_facts import failure_of
 from feedline.analysis.measure.certainty import certainty, interval
-from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Certainty
+from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.store.layout import rank_folder

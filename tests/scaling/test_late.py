@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass, replace
 
-from communication.made_up import Training, always, train
+from ranks.made_up import Training, always, train
 
 from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds

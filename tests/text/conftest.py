@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from reports.browser import Browser
+from report.browser import Browser
 from text.hostile import BIDI, C1, CLEAR, CLIPBOARD, MARKUP, NAME, NOT_UTF8, TITLE, UNSEEN
 from traces.kineto_made import kineto
 from warm_python import WarmPython

@@ -6,9 +6,9 @@ Stored runs and traces are read in tests/golden.
 
 import pytest
 from advisor.test_checks import PLANTED
-from communication.made_up import MB, Training, always
-from communication.test_findings import SAMPLES, facts_of
 from hypothesis import given, settings
+from ranks.made_up import MB, Training, always
+from ranks.test_findings import SAMPLES, facts_of
 from rules.any_facts import any_facts
 from rules.test_advice_fits import CASES, finding_of
 from text.breath import long_sentences

@@ -13,7 +13,7 @@ import pytest
 import torch
 from golden.record import OF_A_GPU, RUNS
 from planted import photos
-from reports.made_up import VARIANTS, report
+from report.made_up import VARIANTS, report
 from truth import one_number
 from truth.costs import COSTS, PART
 from warm_python import WarmPython

@@ -170,7 +170,7 @@ def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
     """Ranks of each training in a run folder, and the states in which feedline thinks that they
     are.
     """
-    from feedline.analysis.measure.gather import RankMetrics, throughput
+    from feedline.analysis.measure.rank_metrics import RankMetrics, throughput
     from feedline.profiler.store.trainings import split_run, trainings
 
     found = []

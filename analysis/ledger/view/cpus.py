@@ -240,7 +240,7 @@ def contended(facts: RuleInputs) -> bool:
 def use(facts: RuleInputs) -> list[str]:
     """Return what uses the CPUs, in sentences: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:
-        return sentences(facts.cpus)
+        return _sentences(facts.cpus)
     own = own_cpus(facts)
     if own is None:
         return [_NOT_MEASURED(cpus=may_use(facts))]
@@ -263,10 +263,10 @@ def _limited(allowed: float, quota: float | None) -> str:
 
 def says(use: Cpus) -> str:
     """Who used the CPUs, in words; ``own`` is known."""
-    return "; ".join(sentences(use))
+    return "; ".join(_sentences(use))
 
 
-def sentences(use: Cpus) -> list[str]:
+def _sentences(use: Cpus) -> list[str]:
     """Return the same as sentences: of the training and other programs, and of what is free."""
     of = f"this training uses {number(use.own)} of {_limited(use.allowed, use.quota)}"
     if use.others is None or use.free is None:

@@ -53,42 +53,42 @@ WORKER_START_S = 40e-3
 _USUAL_TENSORS = 2.0
 
 
-def per_batch_s(run: RuleInputs) -> Between:
+def per_batch_s(facts: RuleInputs) -> Between:
     """Return what receiving a batch takes whose tensors come in shared memory, s.
 
     Nothing else of it is pickled.
     """
-    return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(run))).plus(
-        _PER_BYTE_S.times(_nbytes(run))
+    return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(
+        _PER_BYTE_S.times(_nbytes(facts))
     )
 
 
-def from_workers_s(run: RuleInputs) -> Between:
+def from_workers_s(facts: RuleInputs) -> Between:
     """Return what such a batch costs the main process more than one of its own, s.
 
     It receives the batch, and gives back its memory.
     """
-    return per_batch_s(run).plus(FREEING_S_PER_BYTE.times(_nbytes(run)))
+    return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
 
 
-def freed_s(run: RuleInputs) -> float:
+def freed_s(facts: RuleInputs) -> float:
     """Return the CPU seconds that the main thread takes to give back a batch's shared memory."""
-    return FREEING_S_PER_BYTE.middle * shared_bytes(run) + _FREEING_S_PER_TENSOR * tensors(run)
+    return FREEING_S_PER_BYTE.middle * shared_bytes(facts) + _FREEING_S_PER_TENSOR * tensors(facts)
 
 
-def tensors(run: RuleInputs) -> float:
+def tensors(facts: RuleInputs) -> float:
     """Return how many tensors a batch has."""
-    return _USUAL_TENSORS if run.batch_tensors is None else run.batch_tensors
+    return _USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
 
 
-def shared_bytes(run: RuleInputs) -> float:
+def shared_bytes(facts: RuleInputs) -> float:
     """Return the bytes of a batch in shared memory.
 
     Its other tensors and arrays are pickled with the objects.
     """
-    pickled = (run.loader.pickle_bytes or 0.0) if run.loader else 0.0
-    return max(0.0, _nbytes(run) - pickled)
+    pickled = (facts.loader.pickle_bytes or 0.0) if facts.loader else 0.0
+    return max(0.0, _nbytes(facts) - pickled)
 
 
-def _nbytes(run: RuleInputs) -> float:
-    return (run.loader.batch_bytes or 0.0) if run.loader else 0.0
+def _nbytes(facts: RuleInputs) -> float:
+    return (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0

@@ -44,7 +44,7 @@ class InputWait:
         )
 
 
-def input_wait(run: RuleInputs) -> InputWait:
+def input_wait(facts: RuleInputs) -> InputWait:
     """Divide the time that the loader holds a step back.
 
     A worker that makes its next batch and keeps Python's lock hands over the last one late, however
@@ -54,10 +54,10 @@ def input_wait(run: RuleInputs) -> InputWait:
     Runs of four steps and more do not count their first step, and with it the loader's first start:
     what several epochs start is a restart.
     """
-    stages, waits = run.step.stages, run.step.waits
+    stages, waits = facts.step.stages, facts.step.waits
     starting = stages.get("epoch_start", 0.0) + waits.get("first_batch", 0.0)
-    once, again = (starting, 0.0) if run.epochs <= 1 else (0.0, starting)
-    if num_workers(run) == 0:
+    once, again = (starting, 0.0) if facts.epochs <= 1 else (0.0, starting)
+    if num_workers(facts) == 0:
         making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     else:
         making = stages.get("wait", 0.0) - sum(
@@ -66,54 +66,54 @@ def input_wait(run: RuleInputs) -> InputWait:
         making = making if making > _ROUNDING_S else 0.0
     transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
     handover = waits.get("handover", 0.0)
-    hidden_s = min(handover, max(0.0, _lacking_s(run) - making))
+    hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
     return InputWait(
         once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)
     )
 
 
-def steady_share(run: RuleInputs) -> float:
+def steady_share(facts: RuleInputs) -> float:
     """Return the share of the step that the input takes, without the loader's only start."""
-    if run.step.mean_s <= 0:
+    if facts.step.mean_s <= 0:
         return 0.0
-    return max(0.0, run.wait_share - input_wait(run).start_s / run.step.mean_s)
+    return max(0.0, facts.wait_share - input_wait(facts).start_s / facts.step.mean_s)
 
 
-def unsure_s(run: RuleInputs) -> float:
+def unsure_s(facts: RuleInputs) -> float:
     """Return the seconds per step that the input may take less than it did.
 
     It goes down to the lower end of the 95 % interval of its share.
     """
     return (
-        max(0.0, steady_share(run) - run.certainty.low) * run.step.mean_s
-        if run.certainty is not None
+        max(0.0, steady_share(facts) - facts.certainty.low) * facts.step.mean_s
+        if facts.certainty is not None
         else 0.0
     )
 
 
-def making_share(run: RuleInputs, *stages: str) -> float:
+def making_share(facts: RuleInputs, *stages: str) -> float:
     """Return the share (0 to 1) of the making of a batch that these stages take.
 
     Without workers it is read off the step itself.
     """
-    making = input_wait(run).making_s
-    if num_workers(run) == 0 and making > 0:
-        return min(1.0, sum(run.step.stages.get(stage, 0.0) for stage in stages) / making)
-    return min(1.0, sum(run.sample_share(stage) for stage in stages))
+    making = input_wait(facts).making_s
+    if num_workers(facts) == 0 and making > 0:
+        return min(1.0, sum(facts.step.stages.get(stage, 0.0) for stage in stages) / making)
+    return min(1.0, sum(facts.sample_share(stage) for stage in stages))
 
 
-def operations_share(run: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
+def operations_share(facts: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
     """Return the share (0 to 1) of a sample's wall time in operations of these names.
 
     It may be that of one of its stages. Names are given in lower case; a module path before one is
     ignored.
     """
-    cost = run.costs.get(stage)
-    if run.workers is None or cost is None or cost.wall_s <= 0:
+    cost = facts.costs.get(stage)
+    if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
     matching = (
         op.wall_s
-        for op in run.workers.operations
+        for op in facts.workers.operations
         if stage in ("total", op.stage) and _named(op, names)
     )
     return min(1.0, sum(matching) / cost.wall_s)
@@ -123,92 +123,92 @@ def _named(operation: Operation, names: tuple[str, ...]) -> bool:
     return operation.name.rpartition(".")[2].lower() in names
 
 
-def severity(run: RuleInputs, cost_s: float) -> Severity:
+def severity(facts: RuleInputs, cost_s: float) -> Severity:
     """Return how much a cause weighs, by its own share of the step.
 
     It weighs as much as the whole wait, if that is more and it makes up half of it.
     """
-    share = steady_share(run)
-    held_s = share * run.step.mean_s
+    share = steady_share(facts)
+    held_s = share * facts.step.mean_s
     if held_s <= 0:
         return Severity.INFO
-    own = cost_s / run.step.mean_s
+    own = cost_s / facts.step.mean_s
     return Severity.of(max(own, share) if cost_s >= held_s / 2 else own)
 
 
-def num_workers(run: RuleInputs) -> int | None:
+def num_workers(facts: RuleInputs) -> int | None:
     """Return how many workers the training loader has.
 
     None: the loader does not have this setting (DALI), or no loader was seen.
     """
-    setting = run.setting("num_workers")
+    setting = facts.setting("num_workers")
     if isinstance(setting, int):
         return setting
-    return run.workers.processes if run.workers and run.workers.processes else None
+    return facts.workers.processes if facts.workers and facts.workers.processes else None
 
 
-def maker(run: RuleInputs) -> str:
+def maker(facts: RuleInputs) -> str:
     """Return which process makes batches, for advice to look at one."""
-    return "a worker" if num_workers(run) else "the training process"
+    return "a worker" if num_workers(facts) else "the training process"
 
 
-def batches_per_step(run: RuleInputs) -> float:
+def batches_per_step(facts: RuleInputs) -> float:
     """Return the batches per step, more than 1 with gradient accumulation."""
-    workers, per_step = run.workers, run.throughput.batch_size
+    workers, per_step = facts.workers, facts.throughput.batch_size
     if workers is None or not workers.batches or not workers.samples or not per_step:
         return 1.0
     return per_step * workers.batches / workers.samples
 
 
-def batch_s(run: RuleInputs, *stages: str) -> float:
+def batch_s(facts: RuleInputs, *stages: str) -> float:
     """Return the seconds per batch in these stages.
 
     They count in its worker and, of transport, in the main process too.
     """
-    costs, per_step = run.costs, batches_per_step(run)
+    costs, per_step = facts.costs, batches_per_step(facts)
     made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (
-        run.throughput.batch_size or 0.0
+        facts.throughput.batch_size or 0.0
     )
-    received_s = input_wait(run).transport_s if "transport" in stages else 0.0
+    received_s = input_wait(facts).transport_s if "transport" in stages else 0.0
     return (made_s + received_s) / per_step
 
 
-def batch_cpu_s(run: RuleInputs, *stages: str) -> float:
+def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
     """Return the CPU seconds per batch in these stages in its worker.
 
     Where they were not measured, it is all of the time there.
     """
-    costs = [run.costs[stage] for stage in stages if stage in run.costs]
+    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
     taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
-    return taken_s * (run.throughput.batch_size or 0.0) / batches_per_step(run)
+    return taken_s * (facts.throughput.batch_size or 0.0) / batches_per_step(facts)
 
 
-def compute_s(run: RuleInputs) -> float:
+def compute_s(facts: RuleInputs) -> float:
     """Return C, the mean step without what the loader costs it, s."""
-    return max(0.0, run.step.mean_s * (1 - run.wait_share))
+    return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
 
 
-def least_s(run: RuleInputs) -> float:
+def least_s(facts: RuleInputs) -> float:
     """Return the step with batches that are always ready.
 
     The GPU works for earlier steps while the host waits for a batch, so it may be the one that
     takes longer.
     """
-    return max(compute_s(run), run.step.gpu_s)
+    return max(compute_s(facts), facts.step.gpu_s)
 
 
-def supply_s(run: RuleInputs) -> float | None:
+def supply_s(facts: RuleInputs) -> float | None:
     """Return S / W, in which the workers, all busy, make the batches of one step, s.
 
     None: there are no workers, or it was not measured.
     """
-    workers = num_workers(run)
-    if not workers or run.workers is None or not run.workers.fetch_mean_s:
+    workers = num_workers(facts)
+    if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
         return None
-    return run.workers.fetch_mean_s * batches_per_step(run) / workers
+    return facts.workers.fetch_mean_s * batches_per_step(facts) / workers
 
 
-def shortage_s(run: RuleInputs) -> float | None:
+def shortage_s(facts: RuleInputs) -> float | None:
     """Return the seconds per step that the workers lack even if they never idled.
 
     It is S / W less what the step takes without them, at most the wait. None as for ``supply_s``.
@@ -216,19 +216,19 @@ def shortage_s(run: RuleInputs) -> float | None:
     (benchmarks/wait_split.py replays the loader's dispatch: that rest was never below what
     in_order=False won, and 4 % of the wait above it on average, 46 % at most).
     """
-    supply = supply_s(run)
+    supply = supply_s(facts)
     if supply is None:
         return None
-    return min(input_wait(run).making_s, _lacking_s(run))
+    return min(input_wait(facts).making_s, _lacking_s(facts))
 
 
-def _lacking_s(run: RuleInputs) -> float:
+def _lacking_s(facts: RuleInputs) -> float:
     """Return the seconds that workers which never idle need beyond the rest of the step.
 
     0.0 where that was not measured.
     """
-    supply = supply_s(run)
-    return max(0.0, supply - least_s(run)) if supply is not None else 0.0
+    supply = supply_s(facts)
+    return max(0.0, supply - least_s(facts)) if supply is not None else 0.0
 
 
 def making_s(facts: RuleInputs) -> float | None:

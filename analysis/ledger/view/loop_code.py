@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP
+from feedline.analysis.ledger.calls_per_step import AFTER_BACKWARD, ONE_BY_ONE, PER_STEP, REDUCED
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
 from feedline.analysis.ledger.view.own_functions import place_of
-from feedline.analysis.ledger.view.reductions import as_reduced
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
@@ -54,7 +53,7 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
         if call is not None and own is not None:
             return LoopCall(
-                as_reduced(facts, call),
+                _as_reduced(facts, call),
                 line_in(facts, one.name) or place_of(one.name),
                 one.s / own.s,
             )
@@ -117,7 +116,7 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     found = known_call(root, _calls(facts), code.source, _MOST_OF_LOOP)
     if found is None:
         return None
-    return replace(found, call=as_reduced(facts, found.call)), found.seconds / root.seconds
+    return replace(found, call=_as_reduced(facts, found.call)), found.seconds / root.seconds
 
 
 def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
@@ -240,3 +239,33 @@ def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     innermost, _ = deepest(above, code.source)
     known = known_call(node, PER_SAMPLE, code.source)
     return (innermost or node).place, known
+
+
+_SMALLEST_BYTES = 2  # of a gradient's element
+_FEW = 2.5  # calls in a step: more are one for each tensor or so
+
+
+def _as_reduced(facts: RuleInputs, call: KnownCall) -> KnownCall:
+    """Return a known call with what is true of gradients, if it reduces these; else the call."""
+    calls = _of_gradients(facts) if call is REDUCED else 0.0
+    if not calls:
+        return call
+    return ONE_BY_ONE if calls > _FEW else AFTER_BACKWARD
+
+
+def _of_gradients(facts: RuleInputs) -> float:
+    """Return the calls per step that reduce gradients outside of the backward pass; 0.0: none do.
+
+    All values that the loop reduces are rarely as many as the parameters; where a wrapper reduces
+    gradients, the backward pass is seen to call it.
+    """
+    comm, updated, steps = facts.comm, facts.updated, facts.throughput.steps
+    if comm is None or updated is None or not steps:
+        return 0.0
+    if any(kind.phase == "backward" for kind in facts.exposed):
+        return 0.0
+    kinds = [kind for kind in comm.collectives if kind.name == "all_reduce"]
+    nbytes = sum(kind.bytes * kind.count for kind in kinds) / steps
+    if nbytes < _SMALLEST_BYTES * updated.elements:
+        return 0.0
+    return sum(kind.count for kind in kinds) / steps

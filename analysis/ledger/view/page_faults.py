@@ -29,16 +29,16 @@ _LARGER_SINCE = (2, 36)
 _LARGER_BYTES = 256 << 20
 
 
-def faults_share(run: RuleInputs) -> float | None:
+def faults_share(facts: RuleInputs) -> float | None:
     """Return the share (0 to 1) of a sample's CPU time in page faults for memory of images.
 
     None: not known, or of something else.
     """
-    every = run.traffic.minor_faults
-    faults = _faults(run)
-    system_s = run.traffic.system_s
-    total = cpus.total(run)
-    decode, reading = run.costs.get("decode"), run.costs.get("read")
+    every = facts.traffic.minor_faults
+    faults = _faults(facts)
+    system_s = facts.traffic.system_s
+    total = cpus.total(facts)
+    decode, reading = facts.costs.get("decode"), facts.costs.get("read")
     if (
         not every
         or faults is None
@@ -49,7 +49,7 @@ def faults_share(run: RuleInputs) -> float | None:
         or not decode.bytes
     ):
         return None
-    if is_slowest_stage(run, KERNEL) or from_swap(run):
+    if is_slowest_stage(facts, KERNEL) or from_swap(facts):
         return None
     mapped = faults * PAGE_BYTES
     if mapped < _MIN_BYTES or not _LEAST_OF_DECODED <= mapped / decode.bytes <= _MOST_OF_DECODED:
@@ -58,35 +58,35 @@ def faults_share(run: RuleInputs) -> float | None:
     return min(1.0, max(0.0, in_faults_s * faults / every / total.cpu_s))
 
 
-def _faults(run: RuleInputs) -> float | None:
+def _faults(facts: RuleInputs) -> float | None:
     """Return the page faults per sample.
 
     Those of the shared memory that workers collate into are left out: malloc does not give it.
     """
-    faults, collate = run.traffic.minor_faults, run.costs.get("collate")
+    faults, collate = facts.traffic.minor_faults, facts.costs.get("collate")
     if (
         faults is None
         or collate is None
-        or not num_workers(run)
-        or run.loader is None
-        or "shared" not in run.loader.flags
+        or not num_workers(facts)
+        or facts.loader is None
+        or "shared" not in facts.loader.flags
     ):
         return faults
     return max(0.0, faults - (collate.bytes or 0.0) / PAGE_BYTES)
 
 
-def assignments(run: RuleInputs) -> str:
+def assignments(facts: RuleInputs) -> str:
     """Return ``A=1 B=2``, the variables as before a command; "": none."""
-    return " ".join(f"{name}={value}" for name, value in environment(run).items())
+    return " ".join(f"{name}={value}" for name, value in environment(facts).items())
 
 
-def environment(run: RuleInputs) -> dict[str, str]:
+def environment(facts: RuleInputs) -> dict[str, str]:
     """Return the variables with which glibc keeps the memory of these images.
 
     {}: it cannot, or is not what the program has.
     """
-    decode = run.costs.get("decode")
-    most = _LARGER_BYTES if run.glibc >= _LARGER_SINCE else _MOST_BYTES
-    if not run.glibc or decode is None or (decode.bytes or 0.0) >= most:
+    decode = facts.costs.get("decode")
+    most = _LARGER_BYTES if facts.glibc >= _LARGER_SINCE else _MOST_BYTES
+    if not facts.glibc or decode is None or (decode.bytes or 0.0) >= most:
         return {}
     return {"MALLOC_MMAP_THRESHOLD_": str(most), "MALLOC_TRIM_THRESHOLD_": str(_LARGER_BYTES)}

@@ -16,23 +16,23 @@ _RECORD_ALL = [
 ]
 
 
-def recorded(run: RuleInputs) -> RankFacts | None:
+def recorded(facts: RuleInputs) -> RankFacts | None:
     """Return what the recorded ranks cost each other.
 
     None: there is one rank, or no collective was seen.
     """
-    comm, parts, step_s = run.comm, run.comm_parts, run.step.mean_s
+    comm, parts, step_s = facts.comm, facts.comm_parts, facts.step.mean_s
     if comm is None:
         return None
     late = comm.late if comm.late and comm.late[0].late_steps >= FEWEST_STEPS else []
     most = max(parts, key=lambda rank: parts[rank].wait_s, default=0)
     wait_s = parts[most].wait_s if parts else 0.0
     waiting = Waiting(most, wait_s, step_s, wait_s / step_s if step_s else 0.0, parts.get(most))
-    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(run, comm), run.code)
+    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(facts, comm), facts.code)
 
 
-def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:
-    parts, step_s = run.comm_parts, run.step.mean_s
+def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
+    parts, step_s = facts.comm_parts, facts.step.mean_s
     if not parts or not step_s:
         return None
     rank = min(parts, key=lambda rank: parts[rank].exposed_transfer_s or 0.0)
@@ -51,13 +51,13 @@ def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
-        place=_called_at(run),
+        place=_called_at(facts),
     )
 
 
-def _called_at(run: RuleInputs) -> str:
+def _called_at(facts: RuleInputs) -> str:
     """Return file and line of the training loop that call collectives themselves for longest."""
-    tree = run.code.places.get((MAIN, OTHER)) if run.code is not None else None
+    tree = facts.code.places.get((MAIN, OTHER)) if facts.code is not None else None
     lines: dict[tuple[str, int], float] = {}
     for node in tree.root.under() if tree is not None else ():
         for line, chains in node.below.items():

@@ -44,38 +44,38 @@ _MOSTLY = 0.5
 MIN_DISK_BYTES = 4096
 
 
-def blocked_by(run: RuleInputs) -> dict[str, float] | None:
+def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
     """Return the share of the blocked time by what makers of batches wait for.
 
     None: that was not seen, or not often enough.
     """
-    workers = run.workers
+    workers = facts.workers
     return (
         workers.blocked_by if workers is not None and workers.blocked_looks >= _MIN_LOOKS else None
     )
 
 
-def storage_share(run: RuleInputs) -> float | None:
+def storage_share(facts: RuleInputs) -> float | None:
     """Return the share (0 to 1) of a sample's time in which it is blocked by storage.
 
     None: that is not known. Without snapshots, a sample is assumed to wait for the disk if bytes
     came from it.
     """
-    blocked, seen = blocked_share(run), blocked_by(run)
+    blocked, seen = blocked_share(facts), blocked_by(facts)
     if blocked is None:
         return None
     if seen is not None:
         return blocked * sum(seen.get(kind, 0.0) for kind in STORAGE)
-    return blocked if (run.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
+    return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
 
 
-def answers_share(run: RuleInputs) -> float:
+def answers_share(facts: RuleInputs) -> float:
     """Return the share (0 to 1) of a sample's time in which it waits for an answer.
 
     How many at once the other side gives as fast is unknown.
     """
-    return (blocked_share(run) or 0.0) * sum(
-        (blocked_by(run) or {}).get(kind, 0.0) for kind in ANSWERS
+    return (blocked_share(facts) or 0.0) * sum(
+        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
     )
 
 
@@ -89,33 +89,33 @@ def unknown_answers(workers: int) -> Refused:
     )
 
 
-def at_locks_s(run: RuleInputs) -> float:
+def at_locks_s(facts: RuleInputs) -> float:
     """Return the seconds per step that more workers cannot share, as they queue for one lock.
 
     That is how long it is held. Of the time of a sample, workers that take turns at a lock of
     share h wait for about (W - 1) h^2 / 2 while it is mostly free: one that asks finds it held with
     probability (W - 1) h, for half of h more. It is held for at most 1 / W of a sample's time.
     """
-    waited = (blocked_share(run) or 0.0) * (blocked_by(run) or {}).get(LOCK, 0.0)
-    making, workers = making_s(run) or 0.0, num_workers(run) or 0
+    waited = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get(LOCK, 0.0)
+    making, workers = making_s(facts) or 0.0, num_workers(facts) or 0
     if workers < _CONTENDING:
         return waited * making
     return making * min(1 / workers, math.sqrt(2 * waited / (workers - 1)))
 
 
-def decoder_threads(run: RuleInputs) -> bool:
+def decoder_threads(facts: RuleInputs) -> bool:
     """Tell whether samples wait for their decoder's own threads (videos have some).
 
     They wait at locks, mostly in decode, beside helper threads.
     """
-    whole, decode = total(run), run.costs.get("decode")
-    if whole is None or decode is None or (process_ratio(run) or 0.0) <= MIN_PROCESS_RATIO:
+    whole, decode = total(facts), facts.costs.get("decode")
+    if whole is None or decode is None or (process_ratio(facts) or 0.0) <= MIN_PROCESS_RATIO:
         return False
-    at_locks = (blocked_by(run) or {}).get(LOCK, 0.0)
+    at_locks = (blocked_by(facts) or {}).get(LOCK, 0.0)
     return at_locks > _MOSTLY and (decode.blocked_s or 0.0) > _MOSTLY * (whole.blocked_s or 0.0) > 0
 
 
-def spared_s(run: RuleInputs, share: float) -> float:
+def spared_s(facts: RuleInputs, share: float) -> float:
     """Return the seconds per step that are spared at most without this share of making batches.
 
     Workers make batches beside the step: of S / W, only what is longer than the rest of it is
@@ -123,13 +123,13 @@ def spared_s(run: RuleInputs, share: float) -> float:
     while the next one is made; where that holds Python's lock (a page fault of a memory map does),
     it waits there too, so that lack of workers shows as a late handover.
     """
-    waits, supply = input_wait(run), supply_s(run)
+    waits, supply = input_wait(facts), supply_s(facts)
     if supply is None:
         return waits.making_s * share
     lack = min(
-        waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(run))
+        waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(facts))
     )
-    left = max(0.0, supply * (1 - share) - least_s(run))
+    left = max(0.0, supply * (1 - share) - least_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)
 
 
@@ -138,18 +138,18 @@ def spared_s(run: RuleInputs, share: float) -> float:
 _MIN_SWAP_SHARE = 0.50
 
 
-def from_swap(run: RuleInputs) -> bool:
+def from_swap(facts: RuleInputs) -> bool:
     """Tell whether most of what samples get from the disk is swap.
 
     The kernel counts both as bytes read and as major page faults.
     """
-    disk, rate = run.traffic.disk_bytes, run.throughput.samples_per_s
+    disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
     if (
         not disk
         or disk < MIN_DISK_BYTES
         or not rate
-        or not run.swapped_in
-        or not run.traffic.major_faults
+        or not facts.swapped_in
+        or not facts.traffic.major_faults
     ):
         return False
-    return run.swapped_in >= _MIN_SWAP_SHARE * disk * rate
+    return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate

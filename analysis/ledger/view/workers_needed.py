@@ -27,7 +27,7 @@ _MIN_COMPUTE_SHARE = 0.05
 _PER_CPU = 4  # workers at most: each takes memory, and so does what it prefetches
 
 
-def gained_s(run: RuleInputs, most_workers: int | None = None) -> Between | None:
+def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
     """Return the seconds saved per step with as many workers as it needs.
 
     None: no such setting, or the making of a batch was not measured. Where it has workers, that is
@@ -36,50 +36,50 @@ def gained_s(run: RuleInputs, most_workers: int | None = None) -> Between | None
     Args:
         most_workers: as for ``needed``.
     """
-    workers, number, receiving = num_workers(run), needed(run, most_workers), receiving_s(run)
+    workers, number, receiving = num_workers(facts), needed(facts, most_workers), receiving_s(facts)
     if workers is None or number is None:
         return None
-    most = input_wait(run).making_s
-    now = alone_s(run) if workers == 0 else with_workers_s(run, workers, receiving.low)
+    most = input_wait(facts).making_s
+    now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
     slow, fast = (
-        with_workers_s(run, number, seconds) for seconds in (receiving.high, receiving.low)
+        with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low)
     )
     if now is None or slow is None or fast is None:
         return None
-    locked_s = 0.0 if at_own_locks(run) else at_locks_s(run)
+    locked_s = 0.0 if at_own_locks(facts) else at_locks_s(facts)
     return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
 
 
-def repeats(run: RuleInputs) -> bool:
+def repeats(facts: RuleInputs) -> bool:
     """Tell whether another worker would only yield once more what those that there are yield."""
-    return not run.may_be_split and bool(num_workers(run))
+    return not facts.may_be_split and bool(num_workers(facts))
 
 
-def useless(run: RuleInputs) -> bool:
+def useless(facts: RuleInputs) -> bool:
     """Tell whether another worker would deliver nothing new: it repeats samples, or gets no shard."""
-    workers = num_workers(run) or 0
-    return repeats(run) or run.shards is not None and workers >= run.shards
+    workers = num_workers(facts) or 0
+    return repeats(facts) or facts.shards is not None and workers >= facts.shards
 
 
-def advised(run: RuleInputs) -> int | None:
+def advised(facts: RuleInputs) -> int | None:
     """Return W*, where it is sure that the step would be shorter with it.
 
     It would be by more than the gate, each worker gets batches, and none would repeat samples; else
     None.
     """
-    return None if run.idle_workers or useless(run) else sure_to_help(run)
+    return None if facts.idle_workers or useless(facts) else sure_to_help(facts)
 
 
-def sure_to_help(run: RuleInputs) -> int | None:
-    gain = gained_s(run)
+def sure_to_help(facts: RuleInputs) -> int | None:
+    gain = gained_s(facts)
     return (
-        needed(run)
-        if gain is not None and gain.low - unsure_s(run) >= MIN_WAIT_SHARE * run.step.mean_s
+        needed(facts)
+        if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
         else None
     )
 
 
-def needed(run: RuleInputs, most_workers: int | None = None) -> int | None:
+def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
     """Return W*: workers that keep pace with the step, capped by what the CPUs can run.
 
     None: the making of a batch was not measured.
@@ -88,39 +88,41 @@ def needed(run: RuleInputs, most_workers: int | None = None) -> int | None:
         most_workers: that are advised in any case; None: as many as there are CPUs, and more where
             samples are partly blocked.
     """
-    making = making_s(run)
-    taking = max(compute_s(run) + receiving_s(run).low, run.step.gpu_s)
+    making = making_s(facts)
+    taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
     if not making:
         return None
-    if not run.may_be_split and not num_workers(run):
+    if not facts.may_be_split and not num_workers(facts):
         return 1
-    wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * run.step.mean_s, 1e-9))
-    wanted = min(wanted, run.shards or wanted)
+    wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
+    wanted = min(wanted, facts.shards or wanted)
     most = (
-        _carried(run, wanted) if most_workers is None else min(_carried(run, wanted), most_workers)
+        _carried(facts, wanted)
+        if most_workers is None
+        else min(_carried(facts, wanted), most_workers)
     )
-    return max((num_workers(run) or 0) + 1, min(wanted, most))
+    return max((num_workers(facts) or 0) + 1, min(wanted, most))
 
 
-def carried(run: RuleInputs) -> int | None:
+def carried(facts: RuleInputs) -> int | None:
     """Return ``needed``, where the CPUs can run more workers than there are.
 
     Those that are there must all get batches; else None.
     """
-    if run.idle_workers:
+    if facts.idle_workers:
         return None
-    number, workers = needed(run), num_workers(run)
-    if number is None or workers is None or useless(run):
+    number, workers = needed(facts), num_workers(facts)
+    if number is None or workers is None or useless(facts):
         return None
-    return number if _carried(run, number) > workers else None
+    return number if _carried(facts, number) > workers else None
 
 
-def _carried(run: RuleInputs, wanted: int) -> int:
+def _carried(facts: RuleInputs, wanted: int) -> int:
     """Return how many workers the CPUs can run that other programs leave.
 
     It is one each, more where a sample is partly blocked.
     """
-    total, room = cpus.total(run), cpus.left_by_others(run)
+    total, room = cpus.total(facts), cpus.left_by_others(facts)
     wanted = min(wanted, math.ceil(_PER_CPU * room))
     if total is None or total.cpu_s is None:
         return math.ceil(room)

@@ -60,7 +60,7 @@ class _KindCost:
     """Collectives of one operation, size of message and group size.
 
     Attributes:
-        busbw_gbps: of the complete ones, as in a report (comm/bandwidth.py). None: none is
+        busbw_gbps: of the complete ones, as in a report (ranks/bandwidth.py). None: none is
             complete, or waiting cannot be separated from transfer.
     """
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
-from feedline.analysis.measure.cuts import CONTAINERS
+from feedline.analysis.measure.crops import CONTAINERS
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 

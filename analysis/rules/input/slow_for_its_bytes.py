@@ -6,8 +6,7 @@ from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measur
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.expected import Work
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.slow_stage import slowest_stage
-from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, UNKNOWN_CAUSE, Why
+from feedline.analysis.ledger.view.slow_stage import UNKNOWN_CALL, UNKNOWN_CAUSE, Why, slowest_stage
 from feedline.analysis.sentences import PART, TIME, Sentence
 
 _RULE_ID = "slow_for_its_bytes"

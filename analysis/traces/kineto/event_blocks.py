@@ -153,7 +153,7 @@ _KIND_OF_CATEGORY = {
     "hip_sync": Kind.SYNC,
     "xpu_sync": Kind.SYNC,
     "overhead": Kind.OVERHEAD,
-    "system": Kind.SYSTEM,  # write.py's own: Kineto records none
+    "system": Kind.SYSTEM,  # trace_columns.py's own: Kineto records none
 }
 
 

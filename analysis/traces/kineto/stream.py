@@ -33,7 +33,7 @@ from feedline.analysis.traces.makers import maker_of_bytes, maker_of_lines, refu
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import MissingDependency, TraceDamaged
 
-inflating: Any = zlib
+_inflating: Any = zlib
 _GZIP = b"\x1f\x8b"
 _PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
 _OTHER_ARCHIVES = {
@@ -67,7 +67,7 @@ _PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments 
 _SPARE = 250_000  # a file with this many more entries that are not events than events is given up
 _BOM = b"\xef\xbb\xbf"
 with suppress(ImportError):  # two to three times as fast
-    from isal import isal_zlib as inflating
+    from isal import isal_zlib as _inflating
 
 
 class Inflated:
@@ -125,16 +125,16 @@ class Inflated:
             yield piece
 
     def _gunzip(self, file: IO[bytes], packed: bytes) -> Iterator[bytes]:
-        inflater = inflating.decompressobj(wbits=31)
+        inflater = _inflating.decompressobj(wbits=31)
         while packed := packed or file.read(_PACKED):
             if inflater.eof:  # another archive may follow the first; what else follows is padding
                 packed = packed if len(packed) > 1 else packed + file.read(_PACKED)
                 if not packed.startswith(_GZIP):
                     return
-                inflater = inflating.decompressobj(wbits=31)
+                inflater = _inflating.decompressobj(wbits=31)
             try:
                 yield inflater.decompress(packed, self.size)
-            except (zlib.error, inflating.error) as error:
+            except (zlib.error, _inflating.error) as error:
                 self.cut = f"its gzip data is damaged ({error})"
                 return
             packed = inflater.unused_data if inflater.eof else inflater.unconsumed_tail

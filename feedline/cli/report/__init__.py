@@ -26,7 +26,7 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.parser import Parser
-from feedline.cli.report.attached import is_attached, report_attached
+from feedline.cli.report.attached_folder import is_attached, report_attached
 from feedline.cli.report.process_reports import (
     REPORT_FILES,
     is_of_records,

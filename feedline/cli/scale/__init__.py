@@ -15,7 +15,6 @@ from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import printable, say
-from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
@@ -247,6 +246,8 @@ def _run_folder(text: str) -> Path:
 
 def _throughput(text: str) -> dict[int, float]:
     """Parse ``1=67758,2=142704``: ranks -> samples/s."""
+    from feedline.profiler.files.checking import MOST_RANKS
+
     rates: dict[int, float] = {}
     for part in text.split(","):
         ranks, _, text_of_rate = part.partition("=")

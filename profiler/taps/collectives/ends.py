@@ -8,7 +8,7 @@ Consequences:
 - A callback while the interpreter shuts down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
   and one that a group's destructor waits for is a deadlock. At exit the process therefore waits
   until none is pending, as torch's destructor does a moment later, and groups are kept alive until
-  then (tests/comm_tap/test_unchanged.py).
+  then (tests/collectives/test_unchanged.py).
 
 gloo's reduce_scatter, send and recv have no future: their end is known only if the program waits
 for them in Python.

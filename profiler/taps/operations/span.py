@@ -22,7 +22,7 @@ from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 Size = Callable[[Any], tuple[int, int]]
 _Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
-# No globals are used: torchvision_io.py gives a wrapper those of its original.
+# No globals are used: torchvision_.py gives a wrapper those of its original.
 _WRAPPER = """
 def make(_original, _looking, _look):
     def wrapper({parameters}):

@@ -1,6 +1,6 @@
-"""Observes Python calls of one thread, up to Python 3.11.
+"""Observes Python calls of one thread: by ``sys.monitoring``, which Python has from 3.12 on.
 
-All calls are seen by a trace function. Unlike a profile function it is told of nothing in the
+Before, all calls are seen by a trace function. Unlike a profile function it is told of nothing in the
 frames that are there already: for each frame that it is told of, Python copies the local variables,
 and a copy in the loop's own frame would keep the program's tensors in memory. Known functions are
 timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C
@@ -206,7 +206,7 @@ class _Tool:
 
 
 class _MonitoredCalls:
-    """As in by_tracing.py."""
+    """The same as ``_TracedCalls``, from Python 3.12 on."""
 
     def __init__(
         self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int
@@ -236,7 +236,7 @@ class _MonitoredCalls:
 
 
 class _MonitoringStopwatch:
-    """As in by_tracing.py. Only these functions are watched; others cost nothing."""
+    """The same as ``_TracingStopwatch``, from Python 3.12 on. Only these functions are watched; others cost nothing."""
 
     def __init__(self, codes: frozenset[CodeType]) -> None:
         self.codes, self.events = codes, 0

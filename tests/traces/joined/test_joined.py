@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_no_half_of_a_trace(run, tmp_path, monkeypatch):
         yield "{}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trace, "lines_of", fails)
+    monkeypatch.setattr(trace, "_lines_of", fails)
     with pytest.raises(OutputError, match="No space left on device"):
         trace.write(open_run(run), tmp_path / "trace.json.gz")
     assert list(tmp_path.iterdir()) == []

@@ -80,7 +80,7 @@ def test_a_packed_file_is_known_by_its_content(tmp_path):
 
 
 def test_without_isal_the_standard_library_unpacks(tmp_path, monkeypatch):
-    monkeypatch.setattr(stream, "inflating", zlib)
+    monkeypatch.setattr(stream, "_inflating", zlib)
     packed = gzip.compress(text(*MANY).encode())
     assert len(read(tmp_path, packed + packed[:10] + b"\0", piece=1000).events) == 5000
 

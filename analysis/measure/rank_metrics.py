@@ -1,0 +1,301 @@
+"""What one rank did, from its records, and its mean step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from feedline.analysis.intervals import FloatArray, IntArray
+from feedline.analysis.measure import machine_use, waits
+from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
+from feedline.analysis.measure.counted_steps import Counted, Estimate
+from feedline.analysis.measure.garbage import collection
+from feedline.analysis.measure.model import Cost, Throughput
+from feedline.analysis.measure.pace import first_step, throughput_of
+from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
+from feedline.analysis.measure.steps import Steps, partition
+from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import gpu_work
+from feedline.profiler.events import Stage
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.segment_reader import Process
+
+_IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
+COLUMNS = 600  # points of a series: one per pixel column of a figure
+
+
+@dataclass(frozen=True)
+class RankMetrics:
+    """What one rank did.
+
+    Attributes:
+        steps: None when it never made a step.
+        first: index of the first step that counts in the means.
+        ready: (loader, batch key) -> ns at which a worker had made the batch.
+        makers: who makes the training loaders' batches.
+        details: their samples seen in detail.
+    """
+
+    rank: Rank
+    main: Process
+    workers: list[Process]
+    steps: Steps | None
+    first: int
+    ready: dict[tuple[int, int], int]
+    makers: BatchProducers
+    details: SampledDetails
+
+    @classmethod
+    def of(cls, rank: Rank) -> "RankMetrics":
+        """Read a rank.
+
+        Raises:
+            RunDamaged: the training process's records are missing.
+        """
+        main = rank.main
+        workers = [process.without_failed for process in rank.processes if process.is_worker]
+        steps = partition(main)
+        loaders = (
+            steps.boundaries.training_loaders
+            if steps
+            else frozenset(main.of(Stage.NEXT)["source"].tolist())
+        )
+        makers = BatchProducers(
+            [
+                *(w for w in workers if w.header["loader"] in loaders),
+                *([main.without_failed] if len(main.of(Stage.FETCH)) else []),
+            ],
+            loaders,
+        )
+        details = SampledDetails.of_all(makers.processes, loaders)
+        return cls(
+            rank,
+            main,
+            workers,
+            steps,
+            first_step(main, steps) if steps else 0,
+            waits.ready_times(workers),
+            makers,
+            details,
+        )
+
+    @cached_property
+    def stages(self) -> dict[str, FloatArray]:
+        """Stage -> float64 [steps], ns, in the order of the step.
+
+        A loader's work in the main thread is split by what samples cost.
+        """
+        assert self.steps is not None
+        stages = {name: values.astype(float) for name, values in self.steps.stages.items()}
+        making = stages.pop("samples", None)
+        if making is not None:
+            parts = {
+                name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM
+            }
+            whole = sum(parts.values())
+            for name, part in (parts if whole else {"dataset": 1.0}).items():
+                stages[name] = stages.get(name, 0.0) + making * part / (whole or 1.0)
+        ordered = [
+            *(name for name in STEP_STAGES[:-1] if name in stages),
+            *sorted(set(stages) - set(STEP_STAGES)),
+            "other",
+        ]
+        return {name: stages[name] for name in ordered if stages[name].any() or name == "other"}
+
+    @cached_property
+    def counted(self) -> Counted:
+        """The steps that were only counted."""
+        return Counted.of(self.main)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What the recorded steps say of those; None where all were recorded."""
+        return Estimate.of(self.main, self.steps, self.first) if self.steps is not None else None
+
+    @property
+    def loader_elsewhere(self) -> bool:
+        """Whether only other threads ask the loaders that feed the steps."""
+        return (
+            self.steps is not None
+            and len(self.steps.boundaries.elsewhere) > 0
+            and not len(self.steps.asked)
+        )
+
+    @property
+    def in_rests(self) -> tuple[int, int]:
+        """Batches and samples that were only counted in rests.
+
+        They are (0, 0) where the loader has workers, which record theirs.
+        """
+        if any(process.is_worker for process in self.makers.processes):
+            return 0, 0
+        taken = [
+            both for loader, both in self.counted.taken.items() if loader in self.makers.loaders
+        ]
+        return sum(batches for batches, _ in taken), sum(samples for _, samples in taken)
+
+    @property
+    def samples(self) -> int:
+        """Samples made, also ahead of the training's end, as far as their making was recorded."""
+        return self.makers.sums(Stage.FETCH)["samples"]
+
+    @cached_property
+    def gpu_work(self) -> GpuWork | None:
+        return gpu_work(self.rank, self.main)
+
+    @cached_property
+    def sample_costs(self) -> dict[str, Cost]:
+        samples = self.counted_makers.sums(Stage.FETCH)["samples"]
+        return costs_by_stage(self.details, self.counted_makers, samples) if samples else {}
+
+    @property
+    def counted_since(self) -> int:
+        """The start of the first step that counts in the means, ns; 0 where there is none."""
+        steps = self.steps
+        return int(steps.start[self.first]) if steps and self.first < len(steps.start) else 0
+
+    @cached_property
+    def counted_makers(self) -> BatchProducers:
+        """Without the batches made before the first step that counts, where those are the fewer."""
+        later = replace(self.makers, since=self.counted_since)
+        most = 2 * later.sums(Stage.FETCH)["records"] >= self.makers.sums(Stage.FETCH)["records"]
+        return later if most else self.makers
+
+
+def step_summary(rank: RankMetrics) -> StepSummary | None:
+    """Return the mean step, None when there is none."""
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return None
+    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
+    recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
+    mean = (
+        _recorded(rank, steps, kinds)
+        if rank.estimate is None
+        else _estimated(rank, rank.estimate, kinds)
+    )
+    evaluation = steps.boundaries.evaluation
+    evaluated = np.unique(_made_by(rank, steps, evaluation[:, 0]))
+    queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+    return StepSummary(
+        mean_s=mean.s,
+        median_s=float(np.median(mean.walls)),
+        p95_s=float(np.quantile(mean.walls, 0.95)),
+        stages=mean.stages,
+        waits=mean.waits,
+        boundary=steps.boundaries.by,
+        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        evaluations=len(evaluated),
+        evaluation_period=float(np.median(np.diff(evaluated)))
+        if len(evaluated) > 1 and rank.main.stride == 1
+        else None,
+        series=series(steps.start, steps.wall, rank.stages),
+        gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
+        gpu_work=rank.gpu_work,
+        flop=machine_use.flop(rank.main, steps),
+        runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
+        main_runqueue_share=_main_runqueue_share(rank),
+        sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
+        garbage=collection(
+            rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
+        ),
+    )
+
+
+def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:
+    """Return how many steps were made by each of these times, int64 [n], those only counted too."""
+    counted = rank.counted
+    before = np.concatenate([[0], np.cumsum(counted.steps)])
+    recorded = np.searchsorted(np.sort(steps.boundaries.end), times, "right")
+    return np.asarray(recorded + before[np.searchsorted(counted.end, times, "right")])
+
+
+class _Mean(NamedTuple):
+    """Of all steps that count, seconds.
+
+    Attributes:
+        walls: float64 [n], of single steps.
+        stages: they sum to ``s``.
+        waits: the stage "wait" by its kinds.
+    """
+
+    s: float
+    walls: FloatArray
+    stages: dict[str, float]
+    waits: dict[str, float]
+
+
+def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> _Mean:
+    """Return the mean step where every step was recorded."""
+    walls = steps.wall[rank.first :] / 1e9
+    stages, split = (
+        {name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()}
+        for parts in (rank.stages, kinds)
+    )
+    return _Mean(float(walls.mean()), walls, stages, split)
+
+
+def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> _Mean:
+    """Return the mean step where most of them were only counted."""
+    stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
+    means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}
+    whole, waiting = sum(means.values()), stages.get("wait", 0.0)
+    split = {name: waiting * ns / whole if whole else 0.0 for name, ns in means.items()}
+    return _Mean(estimate.mean_ns / 1e9, estimate.walls() / 1e9, stages, split)
+
+
+def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) -> StepSeries:
+    """Thin the steps to at most COLUMNS columns, each with its minimum, median and maximum.
+
+    Args:
+        start, wall_ns: int64 [steps], ns.
+        stages: name -> float64 [steps], ns.
+    """
+    groups = np.array_split(np.arange(len(wall_ns)), min(len(wall_ns), COLUMNS))
+    wall = wall_ns / 1e9
+    return StepSeries(
+        start_s=[float(start[group[0]] - start[0]) / 1e9 for group in groups],
+        steps=[len(group) for group in groups],
+        wall_min_s=[float(wall[group].min()) for group in groups],
+        wall_s=[float(np.median(wall[group])) for group in groups],
+        wall_max_s=[float(wall[group].max()) for group in groups],
+        stages={
+            name: [float(values[group].mean()) / 1e9 for group in groups]
+            for name, values in stages.items()
+        },
+    )
+
+
+def throughput(rank: RankMetrics) -> Throughput:
+    """Return samples and steps a second over the steps that count."""
+    return throughput_of(rank.main, rank.steps)
+
+
+def _main_runqueue_share(rank: RankMetrics) -> float | None:
+    """Return the share of the steps that the main thread was runnable without a CPU.
+
+    Only the stages where that is measured count.
+    """
+    steps = rank.steps
+    if steps is None:
+        return None
+    waits_s = machine_use.runqueue_s(
+        rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD
+    )
+    mean_s = float(steps.wall[rank.first :].mean()) / 1e9
+    return waits_s / mean_s if waits_s is not None and mean_s else None
+
+
+def main_queued_share(rank: RankMetrics) -> float | None:
+    """Return the share of the time in which the main thread wants a CPU that it has none.
+
+    It counts in forward and backward.
+    """
+    return (
+        machine_use.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+        if rank.steps is not None
+        else None
+    )

@@ -1,0 +1,130 @@
+"""Forwards nobody learns from, padding and denormal numbers, from records that were made up."""
+
+import os
+
+import numpy as np
+import pytest
+from measure.made_up_records import MadeUp
+
+from feedline.analysis.measure.needless import (
+    denormal,
+    dropped_forwards,
+    is_overwritten,
+    padding,
+)
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.steps import partition
+from feedline.profiler.events import DENORMAL, PADDING, Stage
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(("number", "seen"), [(10, True), (8, True), (7, False), (0, False)])
+def test_what_is_dropped_in_most_looks_is_dropped_in_each_step(number, seen):
+    run = MadeUp()
+    for look in range(10):
+        gone = look < number
+        run.span(Stage.DROPPED, look, look + 5 * MS * gone, nbytes=2, extra=int(gone))
+    found = dropped_forwards(run.process(), SourceLines())
+
+    assert (found is not None) is seen
+    if found:
+        assert (found.seconds, found.looks, found.unused) == (pytest.approx(5e-3), 10, False)
+
+
+LOOP = """
+for x, y in loader:
+    {call}
+    optimizer.zero_grad()
+    {after}
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "after", "unused"),
+    [
+        ("loss = model(x, y)", "loss = model(x, y)", True),
+        ("loss = model(x, y)['loss']", "loss = model(x, y)['loss']", True),
+        ("loss = model(x)", "loss = loss + model(y)", False),
+        ("loss = model(x)", "loss += model(y)", False),
+        ("loss = model(x)", "print(loss)", False),
+        ("loss = model(x)", "log(loss)", False),
+        ("base = model(x)", "loss = model(x) - base.detach()", False),
+        ("base, more = model(x)", "loss = base", False),
+        ("model(x)", "loss = model(x)", False),
+    ],
+)
+def test_a_result_that_is_assigned_anew_before_it_is_read_is_unused(tmp_path, call, after, unused):
+    file = tmp_path / "train.py"
+    file.write_text(LOOP.format(call=call, after=after))
+    os.utime(file, (1e9, 1e9))
+
+    assert is_overwritten(f"{file}:3", SourceLines(2e9)) is unused
+
+
+@pytest.mark.parametrize(
+    ("condition", "unused"),
+    [("if first:\n        loss = model(x)", True), ("if loss > 0: pass", False)],
+)
+def test_a_condition_may_read_it(tmp_path, condition, unused):
+    file = tmp_path / "train.py"
+    call = condition if unused else f"loss = model(x)\n    {condition}"
+    file.write_text(LOOP.format(call=call, after="loss = model(x)"))
+    os.utime(file, (1e9, 1e9))
+
+    assert is_overwritten(f"{file}:{4 if unused else 3}", SourceLines(2e9)) is unused
+
+
+def looked(kind, *looks):
+    run = MadeUp()
+    run.names[7] = kind
+    for at, values, needless in looks:
+        run.span(Stage.CONTENTS, at, at, nbytes=values, extra=needless, source=7)
+    return run
+
+
+def test_padding_is_the_share_of_all_values_that_were_looked_at():
+    looks = [(at, 1000, 600) for at in range(4)] + [(9, 1000, 0)]
+    found = padding(looked(PADDING, *looks).process())
+
+    assert (found.needless, found.looks) == (pytest.approx(0.48), 5)
+    assert padding(looked(PADDING, *looks[:4]).process()) is None
+
+
+def slowing(slow_ms, *looks):
+    """60 steps of 10 ms, and then 40 of so many."""
+    run, at = looked(DENORMAL), 0
+    for step in range(100):
+        took = (10 if step < 60 else slow_ms) * MS
+        for updates, needless in looks:
+            if updates == step:
+                run.span(Stage.CONTENTS, at, at, nbytes=100, extra=needless, number=step, source=7)
+        run.forward(at, at + took // 2).backward(at + took // 2, at + took - 10)
+        run.update(at + took - 10, at + took)
+        at += took
+    main = run.process()
+    steps = partition(main)
+    return denormal(main, steps.start, steps.wall, 100)
+
+
+NONE_YET = [(3, 0), (5, 0), (9, 0), (20, 0), (55, 0)]
+
+
+@pytest.mark.parametrize(("slow_ms", "longer"), [(30, 8 / 18), (11, None)])
+def test_steps_since_there_are_denormal_numbers_are_compared_with_those_before(slow_ms, longer):
+    found = slowing(slow_ms, *NONE_YET, (65, 60), (90, 0))
+
+    assert (found.most, found.looks, found.seen) == (0.6, 7, 1)
+    assert found.longer == (pytest.approx(longer, rel=0.1) if longer else None)
+
+
+def test_without_looks_before_them_nothing_can_be_compared():
+    assert slowing(30, (3, 60), (65, 60)).longer is None
+
+
+def test_without_denormal_numbers_nothing_is_said():
+    main = looked(DENORMAL, (0, 100, 0), (1, 1000, 9)).process()
+
+    none = np.zeros(0, np.int64)
+    assert denormal(main, none, none, 9) is None

@@ -1,0 +1,31 @@
+"""What the main thread waits for a CPU in evaluation is no part of what its steps wait."""
+
+from measure.made_up_records import MadeUp
+
+from feedline.analysis.measure import machine_use
+from feedline.analysis.measure.steps import partition
+from feedline.profiler.events import Flag, Stage
+
+
+def with_evaluations():
+    """Two steps of 100 ns, each followed by one forward pass without gradients."""
+    main = MadeUp()
+    for at, batch in ((0, 0), (200, 1)):
+        main.next(at, at + 10, batch).span(
+            Stage.FORWARD, at + 10, at + 30, flags=Flag.GRAD, cpu=16, runqueue=4
+        ).backward(at + 35, at + 65).update(at + 65, at + 75)
+        main.next(at + 100, at + 110, batch, loader=1).span(
+            Stage.FORWARD, at + 110, at + 190, cpu=30, runqueue=50
+        ).end(at + 190, at + 191, loader=1)
+    main.next(400, 410, 2).forward(410, 430).backward(435, 465).update(465, 475)
+    process = main.process()
+    return process, partition(process)
+
+
+def test_only_what_steps_wait_counts():
+    process, steps = with_evaluations()
+    assert len(steps.boundaries.evaluation) == 2
+
+    assert machine_use.runqueue_s(process, steps, 0, Stage.FORWARD) == (4 + 4 + 0) / 3 / 1e9
+    assert machine_use.queued_ns(process, steps, Stage.FORWARD).tolist() == [4, 4, 0]
+    assert machine_use.queued_share(process, steps, 0, Stage.FORWARD) == 8 / (8 + 32)

@@ -1,0 +1,67 @@
+"""The report as a page."""
+
+from dataclasses import replace
+
+import pytest
+from report.made_up import VARIANTS, refused, report
+
+from feedline.analysis.report.html_report import prose, render
+
+
+def first_screen(made) -> str:
+    return render(made).partition('id="findings"')[0]
+
+
+def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> None:
+    page = first_screen(report())
+
+    parts = (
+        "<h1>Input-bound: Input takes 53\u00a0% of each step.</h1>",
+        '<p class="then">Images are decoded to 9 times',
+        "<b>Fix</b> Store the images",
+        "train.py:41",
+        "only if no larger crop",
+        "<b>Gain</b> 176 -&gt; 262 samples/s (248 to 277)",
+    )
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "at most" not in page
+
+
+def test_the_gain_is_said_once_on_the_first_screen_and_once_with_its_finding() -> None:
+    assert [first_screen(made).count("176 -&gt; 262") for made in (report(), refused())] == [1, 0]
+    raises = "above the next limit (all CPUs), which this fix also raises"
+    assert (
+        render(report()).count(f"<b>Gain</b> 176 -&gt; 262 samples/s (248 to 277); {raises}.</p>")
+        == 1
+    )
+    assert render(refused()).count("<b>Gain</b> 176 -&gt; about 298 samples/s") == 2
+
+
+def test_a_figure_that_is_missing_says_why() -> None:
+    pace = replace(
+        report().throughput, samples_per_s=None, all_ranks_samples_per_s=None, batch_size=None
+    )
+
+    assert (
+        first_screen(replace(report(), throughput=pace)).count(
+            "<dd>not measured <small>no loader reported it</small></dd>"
+        )
+        == 2
+    )
+    assert "no step was recorded" in first_screen(replace(VARIANTS["no steps"](), throughput=pace))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "run `feedline env`, then `a < b`.",
+            "run <code>feedline env</code>, then <code>a &lt; b</code>.",
+        ),
+        ("a lone ` of <script>", "a lone ` of &lt;script&gt;"),
+        ("takes 3 ms", "takes 3\u00a0ms"),
+    ],
+)
+def test_commands_in_backticks_are_code_and_nothing_else_is_html(text: str, shown: str) -> None:
+    assert prose(text) == shown
