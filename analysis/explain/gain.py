@@ -47,11 +47,14 @@ def _gain(
     told = finding.predicted
     if told is not None:
         return predicted_gain(told)
-    if finding.severity is Severity.INFO or finding.cost_s <= 0:
+    if finding.severity is Severity.INFO or not (finding.cost_s > 0 or finding.outside_s):
         return None
     rate, unit = throughput.of_all_ranks, "samples/s"
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
+    if finding.outside_s and step is not None and rate:
+        gain = _outside(finding.outside_s, rate, unit, step, throughput.steps)
+        return replace(gain, kind=GainKind.ABOUT) if beside_others else gain
     kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
@@ -67,6 +70,14 @@ def _gain(
     if kind is GainKind.AT_MOST and beside_others:
         kind = GainKind.ABOUT
     return Gain(kind, unit, rate, after, low, high)
+
+
+def _outside(saved_s: float, rate: float, unit: str, step: StepSummary, steps: int) -> Gain:
+    """Return what a run gives whose steps stay as they are, and the rest of which gets shorter."""
+    steps_s = step.mean_s * steps
+    whole_s = steps_s + step.evaluation_s
+    before, after = (rate * steps_s / took_s for took_s in (whole_s, whole_s - saved_s))
+    return Gain(GainKind.AT_MOST, f"{unit} of the whole run", before, after)
 
 
 def _without(mean_s: float, cost_s: float, rate: float) -> float:

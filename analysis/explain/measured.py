@@ -226,7 +226,9 @@ def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: lis
         shown=shown,
         gauges=gauges,
         stacks=stacks,
-        code=SampledCode.of(stacks, lines),
+        code=SampledCode.of(
+            stacks, lines, shown.steps.boundaries.evaluation if shown.steps is not None else None
+        ),
         lines=lines,
         ended=ended,
         end=at_end(ended, gauges if ended is shown else []),

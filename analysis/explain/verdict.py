@@ -109,7 +109,11 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
     rule = BY_ID[top.rule_id]
     called = rule.bound or _SURE
     if not rule.of_input:
-        weight = _weight(top, run.step.mean_s) if rule.in_part else Severity.HIGH
+        weight: Severity = Severity.HIGH
+        if rule.outside_steps:
+            weight = top.severity
+        elif rule.in_part:
+            weight = _weight(top, run.step.mean_s)
         return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
         called = _PERHAPS if maybe_below(run) else _partly(called, _weight_of_input(run))

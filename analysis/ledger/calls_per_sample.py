@@ -29,6 +29,23 @@ SUMMED = KnownCall(
     text=r"\bsum\((?:[^()]|\([^()]*\))*,\s*(start\s*=\s*)?(\[\]|\(\))\s*\)",
     left=0.06,
 )
+FRONT = KnownCall(
+    "taken_from_the_front",
+    "Taking from the front of a list, or adding there, moves all other items.",
+    "Use collections.deque, with popleft() and appendleft()",
+    "https://github.com/uber/petastorm/pull/414",
+    text=r"\.pop\(0\)|\.insert\(0,|\bdel [\w.]+\[0\]",
+    left=0.05,
+)
+FILLED = KnownCall(
+    "filled_one_by_one",
+    "An array or tensor is filled in a Python loop, value by value.",
+    "Use operations on whole arrays, and keep the result if it is always the same",
+    "https://github.com/rampasek/GraphGPS/issues/43",
+    text=r"^[\w.]+\[[^\]=:]*,[^\]=:]*\]\s*[-+*/]?=\s*[^()=]*$",
+    in_loop=True,
+    left=0.05,
+)
 SEARCHED = KnownCall(
     "list_searched",
     "In a list or array, `in` and index() compare one item after another.",
@@ -435,6 +452,8 @@ PER_SAMPLE: Calls = (
         text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
         left=0.3,
     ),
+    FRONT,
+    FILLED,
     GROWN,
     SUMMED,
     SEARCHED,

@@ -5,7 +5,7 @@ Of several that fit a frame or a line, the first counts, as for each sample (cal
 
 from dataclasses import replace
 
-from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED, SUMMED
+from feedline.analysis.ledger.calls_per_sample import FILLED, FRONT, GROWN, SEARCHED, SUMMED
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
@@ -45,7 +45,9 @@ PARAMETRIZED = KnownCall(
     "Put the forward pass into `with torch.nn.utils.parametrize.cached():`",
     "https://github.com/lezcano/geotorch/issues/34",
     (Sign("torch", r"nn/utils/parametrize\.py", "get_parametrized"),),
+    in_graph=True,
 )
+FILLED_IN_STEP = replace(FILLED, name="filled_one_by_one_in_step")
 #: Calls that it takes more than a frame or a line to tell.
 TOLD_BY_MORE: Calls = (ONE_BY_ONE, AFTER_BACKWARD, PARAMETRIZED)
 
@@ -235,6 +237,39 @@ PER_STEP: Calls = (
         on_gpu=True,
         left=_RARELY,
     ),
+    KnownCall(
+        "values_checked",
+        "Distributions check all of their arguments and values, each time.",
+        "Create distributions with validate_args=False, once the program is known to be right",
+        "https://github.com/Toni-SM/skrl/pull/233",
+        (
+            Sign("torch", r"distributions/constraints\.py"),
+            Sign("torch", r"distributions/distribution\.py", "__init__|_validate_sample"),
+        ),
+        left=0.1,
+    ),
+    KnownCall(
+        "attention_weights",
+        "Attention also gives out its weights, which are not used, so no fused kernel computes it.",
+        "Call attention with need_weights=False",
+        "https://github.com/lyuwenyu/RT-DETR/issues/678",
+        (Sign("torch", r"nn/functional\.py", "multi_head_attention_forward"),),
+        statement=r"^(?!.*need_weights)(.*\)\s*\[0\]|[\w.]+,\s*_\w*\s*=)",
+        in_graph=True,
+        left=0.5,
+    ),
+    KnownCall(
+        "pairs_kept",
+        "The differences of all pairs are made and kept, to be squared and summed.",
+        "Use torch.cdist, or a product of matrices: |a|² + |b|² - 2 a·b",
+        "https://github.com/Maghoumi/pytorch-softdtw-cuda/pull/23",
+        text=r" - .*\)\s*(\.pow\(2\)|\.square\(\)|\*\*\s*2)\s*\)*(\.sum\(|,\s*(dim|axis|-?\d))",
+        function=r"\b(\w+)\s*=[^\n]*(unsqueeze\(|\[[^\]\n]*None)(?s:.*)\(\1 - "
+        r"|\([^()\n]*\[[^\]\n]*None[^()\n]* - [^()\n]*\[",
+        in_graph=True,
+    ),
+    replace(FRONT, name="taken_from_the_front_in_step"),
+    FILLED_IN_STEP,
     replace(GROWN, name="grown_by_copying_in_step"),
     replace(SUMMED, name="lists_summed_in_step"),
     replace(SEARCHED, name="list_searched_in_step"),
@@ -244,5 +279,35 @@ PER_STEP: Calls = (
         "Keep the indices, and use nn.Embedding, or indexing, instead of a product",
         "https://github.com/yhs968/pyGRU4REC/issues/4",
         text=r"\bone_hot\(|\b(torch|np)\.eye\([^)]*\)\[",
+        in_graph=True,
     ),
+)
+
+#: Of a decomposition that is made in each step; what is in a model is computed from what changes.
+DECOMPOSED = KnownCall(
+    "decomposed",
+    "A matrix is decomposed or inverted in every step.",
+    "Decompose matrices every 50 steps or so, and use the last result in between",
+    "https://github.com/jiaweizzhao/GaLore/issues/16",
+    text=r"\blinalg\.(svd\w*|eig\w*|qr|inv\w*|pinv|matrix_power|matrix_exp|cholesky\w*|solve\w*|lstsq)\("
+    r"|\btorch\.(svd\w*|eig\w*|qr|inverse|pinverse|matrix_exp|cholesky\w*|svd_lowrank|lobpcg)\(",
+    left=_RARELY,
+)
+#: Of an optimizer's own step.
+PER_UPDATE: Calls = (DECOMPOSED,)
+
+#: Of loops that only infer, such as evaluation.
+PER_EVALUATION: Calls = (
+    KnownCall(
+        "numbers_in_lists",
+        "Results become lists of Python numbers, or tensors of such lists, value by value.",
+        "Keep tensors in a list, and join them once, with torch.cat",
+        "https://github.com/microsoft/Olive/pull/451",
+        text=r"\.tolist\(\)|\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
+    ),
+    FRONT,
+    FILLED,
+    GROWN,
+    SUMMED,
+    SEARCHED,
 )

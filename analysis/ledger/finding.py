@@ -40,6 +40,7 @@ class CostKind(str, enum.Enum):
     # a part of the cause's time, all of which the fix saves: the rest was not measured
     AT_LEAST = "at_least"
     BOUND = "bound"  # no fix of this cause saves more
+    CAUSE_ONLY = "cause_only"  # the time of the cause: what the fix saves is not known
     UNKNOWN = "unknown"  # no time is known
 
 
@@ -123,7 +124,8 @@ class Gain:
         kind: predicted: a replay gives it, within low and high. about: estimated from the time of
             the cause. at_least: from the measured part of its time, all of which the fix saves.
             at_most: no fix of this cause gives more. unknown: no figure is known.
-        unit: samples/s of all ranks; steps/s where the batch size is unknown.
+        unit: samples/s of all ranks; steps/s where the batch size is unknown. Of the whole run, with
+            evaluation, where the cause lies outside the steps.
         before: As recorded. None: unknown.
         after: With the fix. None: unknown.
         low: Lower end of the 95 % interval of after. None: not predicted.
@@ -173,6 +175,7 @@ class Finding:
             (docs/rules/engine.md). or_more: estimated, and probably more, because the CPUs are
             full and the fix also leaves CPU time to the step. at_least: the measured part of the
             cause's time, all of which the fix saves. bound: no fix of this cause saves more.
+            cause_only: the time of the cause, of which nothing says how much the fix saves.
             unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
         place: Where the program has to be changed, e.g. train.py:31; empty: unknown.
@@ -186,6 +189,8 @@ class Finding:
             known.
         at_most_per_s: Upper end of the 95 % interval of the throughput predicted if what it names
             took no time: no fix of it should give more. Unit: samples/s. None: not predicted.
+        outside_s: What the cause takes outside the steps, such as in evaluation, in the whole run.
+            Unit: s. None: it is a part of steps, or not known.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -212,6 +217,7 @@ class Finding:
     gain: Gain | None = None
     gives: str = ""
     at_most_per_s: float | None = None
+    outside_s: float | None = None
 
     @property
     def names_known_call(self) -> bool:

@@ -56,6 +56,11 @@ class KnownCall:
         text: pattern of a line that makes it without a frame; empty: none does.
         on_gpu: it is slow only where a GPU computes.
         with_loop: what a loop over its result does counts as its time.
+        statement: pattern that the statement of the program which makes it has to have as well;
+            empty: any has.
+        function: the same of the function that the statement is in.
+        in_loop: whether it counts only in ``for`` loops.
+        in_graph: the backward pass goes through what it computes, and takes less with the fix too.
         left: share (0 to 1) of its time that about remains with the fix: what benchmarks/slow_calls
             measured, or how often the fix says. None: neither is known.
     """
@@ -68,7 +73,16 @@ class KnownCall:
     text: str = ""
     on_gpu: bool = False
     with_loop: bool = False
+    statement: str = ""
+    function: str = ""
+    in_loop: bool = False
+    in_graph: bool = False
     left: float | None = None
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether a frame alone does not show it."""
+        return bool(self.statement or self.function or self.in_loop)
 
 
 Calls = tuple[KnownCall, ...]
@@ -134,16 +148,51 @@ def _calls_in(
     for below in node.under():
         for line, chains in below.below.items():
             for chain, seconds in chains.items():
-                if chain and (call := of_frames(calls, chain)) is not None:
+                call = of_frames(calls, chain) if chain else None
+                if call is not None and _is_made(call, below, source, line):
                     yield call, below.file, line, seconds
                 elif chain and (around := _around(below, calls, source, line)) is not None:
                     yield around[0], below.file, around[1], seconds
         for line, seconds in below.in_c.items():
             call = _of_text(calls, source(below.file, line, below.function))
-            if call is not None:
+            if call is not None and _is_made(call, below, source, line):
                 yield call, below.file, line, seconds
             elif (around := _around(below, calls, source, line)) is not None:
                 yield around[0], below.file, around[1], seconds
+
+
+def _is_made(call: KnownCall, node: CodeNode, source: SourceLines, line: int) -> bool:
+    """Tell whether what is around a line fits a call as well."""
+    if not call.needs_source:
+        return True
+    text = source.text(node.file, node.function)
+    statement, function = _texts_around(text, line)
+    return (
+        re.search(call.statement, statement) is not None
+        and re.search(call.function, function) is not None
+        and (not call.in_loop or in_loop(source, node, line))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _texts_around(text: str, line: int) -> tuple[str, str]:
+    """Return the statement that a line is of, in one line, and the text of its function.
+
+    Empty where the line is in none, or the text is not there.
+    """
+    tree, lines = parsed(text), text.splitlines()
+    around = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    functions = [node for node in around if isinstance(node, ast.FunctionDef)]
+    simple = [node for node in around if not hasattr(node, "body")]
+    of_statement, of_function = (
+        lines[found[-1].lineno - 1 : found[-1].end_lineno] if found else []
+        for found in (simple, functions)
+    )
+    return " ".join(one.strip() for one in of_statement), "\n".join(of_function)
 
 
 def _around(

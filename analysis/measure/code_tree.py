@@ -1,11 +1,15 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, holds
 from feedline.analysis.measure.code_frames import (
     OPERATIONS,
     CodeFrame,
+    in_one_body,
     origin,
     program_frames,
     within_the_program,
@@ -19,6 +23,8 @@ from feedline.analysis.measure.code_places import (
     MAKING,
     OTHER,
     RECORDING,
+    SAMPLER,
+    START,
     WAIT,
     besides,
     is_recording,
@@ -93,25 +99,32 @@ class SampledCode:
 
     @classmethod
     def of(
-        cls, processes: Iterable[ProcessStacks], source: SourceLines | None = None
+        cls,
+        processes: Iterable[ProcessStacks],
+        source: SourceLines | None = None,
+        evaluation: IntArray | None = None,
     ) -> "SampledCode | None":
         """Return what is known from sampled stacks; None without any.
 
         Args:
             source: reads lines of the program; None: they are not read.
+            evaluation: int64 [n, 2], ns, disjoint and sorted: when the program only inferred. None:
+                not known.
         """
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
         code = cls(refused=refused, source=source or SourceLines())
         seen = [
-            _SeenStack.of(process.kind, stack)
+            _SeenStack.of(process.kind, part, evaluates)
             for process in processes
             for stack in process.stacks
-            if stack.phase == _LOOP and stack.thread == "main" and stack.samples > 0
+            if stack.phase == _LOOP and stack.thread == "main"
+            for part, evaluates in _parts(stack, evaluation if process.kind == MAIN else None)
+            if part.samples > 0
         ]
         if not seen:
             return None
-        of_main = [one for one in seen if one.kind == MAIN]
+        of_main = [one for one in seen if one.kind == MAIN and not one.evaluates]
         code.loop = _loop_of(of_main)
         infers = _evaluations(of_main, code.loop)
         for one in seen:
@@ -125,6 +138,8 @@ class SampledCode:
         chain = inside
         if is_recording(seen.frames):
             place, chain = RECORDING, []
+        elif seen.evaluates:
+            place, chain = EVALUATION, self._below_loop(seen)
         elif seen.kind == MAIN and place not in MAKING:
             place, chain = self._in_main(seen, inside, infers)
             self._add_besides(seen, place)
@@ -145,6 +160,15 @@ class SampledCode:
         add_to(there.places, place, seconds)
         if callers := program_frames(seen.frames[:at]):
             add_to(there.lines, (callers[-1].file, callers[-1].line), seconds)
+
+    def _below_loop(self, seen: "_SeenStack") -> list[CodeFrame]:
+        """Return the program's functions below the training loop; without any, the innermost."""
+        own = [at for at, one in enumerate(seen.program) if self._is_loop(one)]
+        below = seen.program[own[-1] + 1 :] if own else seen.program
+        return below or seen.program[-1:]
+
+    def _is_loop(self, frame: CodeFrame) -> bool:
+        return self.loop is not None and in_one_body(frame.key, self.loop)
 
     def _in_main(
         self, seen: "_SeenStack", inside: list[CodeFrame], infers: frozenset[Key]
@@ -204,6 +228,7 @@ class _SeenStack:
         frames: within the program.
         place, inside: where it stands, and the first frame inside of what tells so.
         program: the program's functions in all of it; of the main process only.
+        evaluates: it was taken while the program only inferred, as records of forward passes show.
     """
 
     kind: str
@@ -212,13 +237,28 @@ class _SeenStack:
     place: str
     inside: int
     program: list[CodeFrame]
+    evaluates: bool
 
     @classmethod
-    def of(cls, kind: str, stack: SampledStack) -> "_SeenStack":
+    def of(cls, kind: str, stack: SampledStack, evaluates: bool) -> "_SeenStack":
         frames = within_the_program(stack.frames)
         stood = standing(frames)
         program = program_frames(frames) if kind == MAIN else []
-        return cls(kind, stack, frames, stood.place, stood.inside, program)
+        return cls(kind, stack, frames, stood.place, stood.inside, program, evaluates)
+
+
+def _parts(stack: SampledStack, evaluation: IntArray | None) -> Iterator[tuple[SampledStack, bool]]:
+    """Yield what of a stack was taken outside of evaluation, and in it."""
+    moments = np.array(stack.moments, np.int64)
+    if evaluation is None or not len(evaluation) or len(moments) != stack.samples:
+        yield stack, False
+        return
+    inside = holds(evaluation, moments)
+    for evaluates in (False, True):
+        chosen = moments[inside == evaluates]
+        seconds = stack.seconds * len(chosen) / stack.samples if stack.samples else 0.0
+        part = replace(stack, samples=len(chosen), seconds=seconds, moments=tuple(chosen.tolist()))
+        yield part, evaluates
 
 
 def _loop_of(seen: Sequence[_SeenStack]) -> Key | None:
@@ -249,14 +289,16 @@ def _innermost(seen: Sequence[_SeenStack]) -> Key | None:
 def _evaluations(seen: Sequence[_SeenStack], loop: Key | None) -> frozenset[Key]:
     """Return functions outside the training loop that iterate over a loader without training.
 
-    None where too few backward passes were seen to tell.
+    None where too few backward passes were seen to tell. What runs inside of the loader, such as a
+    sampler, does not iterate over it.
     """
     does: dict[Key, dict[str, int]] = {}
     trained = 0
     for one in seen:
-        place = WAIT if one.place in (*MAKING, "epoch_start", "sampler") else one.place
+        of_loader = one.place in (*MAKING, WAIT, START, SAMPLER)
+        place = WAIT if of_loader else one.place
         trained += one.stack.samples * (place in _STEPS)
-        for frame in one.program:
+        for frame in program_frames(one.frames[: one.inside]) if of_loader else one.program:
             places = does.setdefault(frame.key, {})
             places[place] = places.get(place, 0) + one.stack.samples
     if trained < _FEWEST_STEPS:

@@ -5,6 +5,7 @@ function does not count, nor does one that is bounded, nor a number that is adde
 """
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from feedline.analysis.measure.kept_graphs import in_order
@@ -16,6 +17,7 @@ _EMPTIES = frozenset(("clear", "pop", "popleft", "popitem", "remove"))
 _JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
 _NUMBERS = frozenset(("item", "float", "int", "len", "bool", "time", "perf_counter"))
 _HASHED = frozenset(("dict", "set", "defaultdict", "OrderedDict", "Counter"))
+_IS_HOOKED = re.compile(r"register_\w*hook")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.While | ast.AsyncFor
 
@@ -72,6 +74,28 @@ def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
     return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
 
 
+def line_of_hooks(file: str, source: SourceLines) -> str:
+    """Return the line of a hook on modules or tensors that adds to what outlives it; empty as above.
+
+    What another function of the file empties does not count.
+    """
+    tree = parsed(source.text(file))
+    if tree is None:
+        return ""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    hooked = {_name(node.args[0]) for node in calls if _IS_HOOKED.fullmatch(_name(node.func))}
+    functions = [one for one in ast.walk(tree) if isinstance(one, _Function)]
+    bodies = [one.body for one in functions if one.name in hooked]
+    emptied = {
+        name
+        for one in functions
+        if one.name != "__init__"
+        for name in _ended(list(in_order(one.body)))
+    }
+    lines = set(_additions(bodies, tree, emptied))
+    return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
+
+
 def _around(tree: ast.Module, line: int) -> list[_Loop | _Function]:
     """Return the loops around a line, the innermost last; without one, the function."""
     around = [node for node in ast.walk(tree) if isinstance(node, _Loop | _Function)]
@@ -86,12 +110,18 @@ def _holds(node: _Loop | _Function, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or 0)
 
 
-def _additions(bodies: Iterable[Sequence[ast.stmt]], tree: ast.Module) -> Iterator[int]:
-    """Yield the lines that add to what outlives these statements."""
+def _additions(
+    bodies: Iterable[Sequence[ast.stmt]], tree: ast.Module, emptied: Collection[str] = ()
+) -> Iterator[int]:
+    """Yield the lines that add to what outlives these statements.
+
+    Args:
+        emptied: what is made or emptied elsewhere, and does not count.
+    """
     counters = set(_counters(tree))
     for body in bodies:
         statements = list(in_order(body))
-        ends = set(_ended(statements))
+        ends = {*_ended(statements), *emptied}
         for statement in statements:
             target, value = _added(statement, tree)
             if target and target not in ends and not _is_number(value, counters):

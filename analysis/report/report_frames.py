@@ -59,7 +59,7 @@ FINDINGS = FrameTable(
             "cost_kind",
             "text",
             "",
-            "What cost_s says of the gain: predicted, estimated, or_more, at_least, bound or unknown",
+            "What cost_s says of the gain: predicted, estimated, or_more, at_least, bound, cause_only or unknown",
         ),
         Column(
             "cost_low_s",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedline.analysis.measure.growing_lines import line_of_loop, line_of_samples
+from feedline.analysis.measure.growing_lines import line_of_hooks, line_of_loop, line_of_samples
 from feedline.analysis.measure.source_lines import SourceLines
 
 LOOP = """
@@ -124,3 +124,29 @@ def test_without_source_no_line_is_told(place):
     source = SourceLines(1e12)
 
     assert line_of_loop(place, source) == "" and line_of_samples(place, "default", source) == ""
+
+
+HOOKS = """
+class Activity:
+    def __init__(self, model):
+        self.seen = []
+        model.register_forward_hook(self.{name})
+
+    def note(self, layer, inputs, output):
+        self.seen.append(output)
+
+    def share(self):
+        {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "line"),
+    [("note", "return len(self.seen)", 8), ("note", "self.seen.clear()", 0), ("show", "pass", 0)],
+)
+def test_a_hook_that_adds_to_what_nothing_empties(tmp_path, name, after, line):
+    (tmp_path / "net.py").write_text(HOOKS.format(name=name, after=after))
+
+    place = line_of_hooks("net.py", SourceLines(1e12, [tmp_path]))
+
+    assert int(place.rpartition(":")[2] or 0) == line

@@ -150,6 +150,12 @@ def test_without_growth_or_without_a_known_limit_nothing_is_said():
         ("\nloss.backward(create_graph=True)\n", GROWN, None),
         ("\nfigure, axes = plt.subplots(2)\n", replace(GROWN, figures=40.0), "pyplot.close"),
         ("\nfigure, axes = plt.subplots(2)\n", GROWN, None),
+        (
+            "def note(self, layer, inputs, output):\n    self.seen.append(output)\n"
+            "model.register_forward_hook(note)\n",
+            GROWN,
+            "handle.remove()",
+        ),
         ("\npyplot.figure()\n", replace(GROWN, figures=40.0), "pyplot.close"),
     ],
 )

@@ -147,6 +147,55 @@ def test_a_parametrized_weight_that_a_loop_computes_again_is_named(tmp_path, lin
         assert finding.cost_kind is CostKind.AT_LEAST
 
 
+def _computed(tmp_path, text, line, *below):
+    """The finding of a model in whose forward a line takes most."""
+    (tmp_path / "net.py").write_text(text)
+    os.utime(tmp_path / "net.py", (1e9, 1e9))
+    used = [*CALL, (str(tmp_path / "net.py"), line, "forward"), *below]
+    return call_in_model.check(facts_of(stack(used, 300), source=SourceLines(2e9)))
+
+
+@pytest.mark.parametrize(
+    ("called", "told"),
+    [
+        ("y, _ = self.look(x, x, x)", True),
+        ("y = x + self.look(x, x, x)[0]", True),
+        ("y, weights = self.look(x, x, x)", False),
+        ("y, _ = self.look(x, x, x, need_weights=False)", False),
+    ],
+)
+def test_attention_whose_weights_nobody_uses_is_named(tmp_path, called, told):
+    text = f"class Net(nn.Module):\n    def forward(self, x):\n        {called}\n        return y\n"
+    inside = (TORCH + "nn/functional.py", 6100, "multi_head_attention_forward")
+
+    finding = _computed(tmp_path, text, 3, inside)
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.place.endswith("net.py:3") and "need_weights=False" in finding.fix
+        assert finding.cost_kind is CostKind.AT_LEAST  # backward goes through it too
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (("a, b = x[:, None], y[None]", "return (a - b).pow(2).sum(-1)"), False),
+        (("a = x[:, None]", "return (a - y).pow(2).sum(-1)"), True),
+        (("far = x.unsqueeze(1)", "return ((far - y) ** 2).sum(dim=-1)"), True),
+        (("y = self.head(x)", "return ((y - x) ** 2).sum(1).mean()"), False),  # no pairs
+    ],
+)
+def test_differences_of_all_pairs_are_named(tmp_path, lines, told):
+    body = "\n        ".join(lines)
+    text = f"class Net(nn.Module):\n    def forward(self, x, y):\n        {body}\n"
+
+    finding = _computed(tmp_path, text, 4)
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.place.endswith("net.py:4") and "torch.cdist" in finding.fix
+
+
 NET = """
 class Net(nn.Module):
     def forward(self, x):

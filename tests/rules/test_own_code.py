@@ -1,11 +1,17 @@
+import os
 from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 from text.breath import advised, said
+from user_code.made_stacks import FORWARD, LOOP, WAIT, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.gain import with_gains
+from feedline.analysis.ledger.finding import GainKind
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.rules.loop import evaluation_time, own_code
 
@@ -133,13 +139,45 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
         "play (train.py:50) takes 20.0 s in total, outside the model",
     ]
     assert verdict(diagnose(found), found).startswith(
-        "Mostly inference: Evaluation, rollouts or generation"
+        "Bound by inference: Evaluation, rollouts or generation"
     )
 
 
 def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():
     assert evaluation_time.check(given(evaluation_s=5.0)).severity.value == "info"
     assert evaluation_time.check(given(evaluation_s=1.0)) is None
+
+
+def _scored(tmp_path, line: str):
+    """Evaluation of half of the run, in which a line takes most."""
+    (tmp_path / "score.py").write_text(f"def score(model, loader):\n    {line}\n")
+    os.utime(tmp_path / "score.py", (1e9, 1e9))
+    inside = [*LOOP, (str(tmp_path / "score.py"), 2, "score")]
+    seen = training(stack(inside, 100), stack([*inside, *FORWARD], 30), stack([*inside, *WAIT], 20))
+    code = SampledCode.of([seen], SourceLines(2e9))
+    return replace(given(evaluation_s=10.0), code=code)
+
+
+def test_a_slow_call_in_evaluation_is_named_with_its_line_and_what_the_run_gains(tmp_path):
+    found = _scored(tmp_path, "guesses.extend(model(batch).tolist())")
+
+    finding = evaluation_time.check(found)
+
+    assert finding.place.endswith("score.py:2")
+    assert finding.fix == "Keep tensors in a list, and join them once, with torch.cat."
+    assert finding.outside_s == pytest.approx(10.0 * 100 / 150)
+    (told,) = with_gains([finding], found.throughput, found.step)
+    rate = found.throughput.of_all_ranks
+    assert told.gain.kind is GainKind.AT_MOST and told.gain.unit.endswith("of the whole run")
+    assert told.gain.before == pytest.approx(rate / 2)
+    assert told.gain.after == pytest.approx(rate * 10 / (20 - finding.outside_s))
+
+
+def test_evaluation_without_such_a_call_says_where_most_of_it_is_spent(tmp_path):
+    finding = evaluation_time.check(_scored(tmp_path, "total += held(model, batch)"))
+
+    assert finding.fix.startswith("Run evaluation less often")
+    assert any("spent in score() at" in sentence for sentence in finding.more)
 
 
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
@@ -235,5 +273,5 @@ def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
     partly = replace(slow, step=replace(slow.step, evaluation_s=0.5 * 200 * slow.step.mean_s))
 
     assert diagnose(mostly)[0].rule_id == "evaluation_time"
-    assert verdict(diagnose(mostly), mostly).startswith("Mostly inference: Evaluation, rollouts")
+    assert verdict(diagnose(mostly), mostly).startswith("Bound by inference: Evaluation, rollouts")
     assert diagnose(partly)[0].rule_id != "evaluation_time"

@@ -51,6 +51,15 @@ def test_more_work_of_the_model_is_no_mistake():
     assert periodic_stall.check(given(replace(stall, library="wandb.watch"))).fix
 
 
+def test_where_no_function_is_known_to_run_only_then_none_loses_its_time():
+    """Nor does the whole: a part would be larger than it."""
+    functions = [OwnFunction("log (train.py:30)", 0.0128, 0.01, 0.015, "")]
+    facts = given(replace(STALL, function="", place="", place_share=0.0))
+    with_own = replace(facts, step=replace(facts.step, own_code=OwnCode(0.0145, 40, functions)))
+
+    assert own_code.check(with_own).message.endswith("14.5 ms per step, 12.8 ms of it in log()")
+
+
 def test_the_programs_own_code_is_told_without_it():
     functions = [OwnFunction("flush (train.py:30)", 0.0128, 0.01, 0.015, "")]
     facts = given()

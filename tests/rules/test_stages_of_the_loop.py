@@ -1,16 +1,20 @@
 """Stages of the loop that take much of the step: compilation, checkpoints, the optimizer."""
 
+import os
 from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts
 from rules.said import verdict
+from user_code.made_stacks import LOOP, TORCH, process, stack
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Recompiled, Updated
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.rules.loop import (
     checkpoint_time,
@@ -150,6 +154,39 @@ def test_an_update_that_cannot_take_that_long_holds_other_code():
         and "closure" in finding.fix
         and "fused" not in finding.fix
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "fix", "left"),
+    [
+        (
+            "left, _, _ = torch.linalg.svd(gradient)",
+            "Decompose matrices every 50 steps",
+            1 - 0.98 * 0.75,
+        ),
+        ("part = slow(gradient)", "Look at", None),
+    ],
+)
+def test_the_line_that_takes_most_of_an_optimizer_of_the_program_is_named(
+    tmp_path, line, fix, left
+):
+    (tmp_path / "rank.py").write_text(f"def step(self):\n    {line}\n    self.add(left)\n")
+    os.utime(tmp_path / "rank.py", (1e9, 1e9))
+    inside = [*LOOP, (TORCH + "optim/optimizer.py", 480, "wrapper")]
+    seen = process(
+        "main",
+        stack([*inside, (str(tmp_path / "rank.py"), 2, "step")], 75),
+        stack([*inside, (str(tmp_path / "rank.py"), 3, "step")], 25),
+    )
+    updated = replace(SMALL, kind="LowRank", tensors=4, elements=7000)
+    facts = given("optimizer", 150.0, 1.0, updated=updated)
+
+    finding = optimizer_time.check(replace(facts, code=SampledCode.of([seen], SourceLines(2e9))))
+
+    assert finding.place.endswith("rank.py:2") and finding.fix.startswith(fix)
+    assert any("75 % of it is spent at" in sentence for sentence in finding.more)
+    if left is not None:
+        assert finding.cost_s == pytest.approx(0.15 * (1 - left))
 
 
 @pytest.mark.parametrize(

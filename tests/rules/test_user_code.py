@@ -82,8 +82,17 @@ def test_it_is_silent_where_nothing_waits():
 
 def test_it_is_silent_without_stacks_and_with_few_samples():
     assert check(waiting(60.0, sample=SLOW)) is None
-    few = with_stacks(waiting(60.0, sample=SLOW), stack([*FETCHING, GETITEM], 9))
+    few = with_stacks(waiting(60.0, sample=SLOW), stack([*FETCHING, GETITEM], 5))
     assert check(few) is None
+
+
+def test_six_samples_are_enough_where_all_are_in_one_function():
+    slow = waiting(60.0, sample=SLOW)
+    once = with_stacks(slow, stack([*FETCHING, GETITEM], 6))
+    apart = [stack([*FETCHING, ("data.py", 90 + at, f"part{at}")], 6) for at in range(4)]
+
+    assert check(once).message.startswith("__getitem__() takes 100 %")
+    assert check(with_stacks(slow, *apart)) is None
 
 
 def test_decoding_is_no_code_of_the_program():

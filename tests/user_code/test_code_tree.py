@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rules.made_up import made_up_facts
 from user_code.made_stacks import (
@@ -228,6 +229,30 @@ def test_a_function_that_reads_a_loader_and_only_infers_is_evaluation():
 
     assert code.places["main", "evaluation"].weight.seconds == pytest.approx(2.0)
     assert code.places["main", "forward"].weight.seconds == pytest.approx(1.0)
+
+
+def test_what_a_program_does_while_it_only_infers_is_evaluation_whatever_it_is():
+    """By the moments of samples: of ten in score(), four lie between two evaluations."""
+    scored = stack([*LOOP, ("score.py", 8, "score")], 10)
+    scored = replace(scored, moments=(110, 120, 130, 220, 230, 240, 250, 510, 520, 530))
+    evaluation = np.array([[100, 200], [500, 600]], np.int64)
+
+    code = SampledCode.of([training(scored)], evaluation=evaluation)
+
+    tree = code.places["main", "evaluation"]
+    assert tree.weight.seconds == pytest.approx(0.06)
+    assert [node.place for node in tree.root.calls.values()] == ["score.py:8"]
+    assert code.places["main", "other"].weight.seconds == pytest.approx(0.04)
+
+
+def test_a_sampler_that_asks_the_model_is_no_evaluation():
+    """It mines hard samples: torch asks it for indices, and it infers for that."""
+    asked = [*LOOP, (TORCH + "utils/data/dataloader.py", 740, "_next_index")]
+    mines = [*asked, ("hard.py", 12, "__iter__")]
+    code = SampledCode.of([training(stack(mines, 50), stack([*mines, *FORWARD], 50))])
+
+    assert ("main", "evaluation") not in code.places
+    assert code.places["main", "sampler"].weight.seconds == pytest.approx(0.5)
 
 
 def test_what_happens_before_and_after_the_loop_does_not_count():

@@ -7,8 +7,14 @@ from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, proc
 
 from feedline.analysis.explain.run_facts import source_of
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
+from feedline.analysis.ledger.calls_per_step import (
+    PER_EVALUATION,
+    PER_STEP,
+    PER_UPDATE,
+    TOLD_BY_MORE,
+)
 from feedline.analysis.ledger.known_call import _of_text, known_call
+from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.manifest import Manifest
@@ -97,6 +103,15 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
         ("if pair not in self.links:", "list_searched"),
         ("return self.words.index(word)", "list_searched"),
         ("for pair in self.links:", None),
+        ("return self.rows.pop(0)", "taken_from_the_front"),
+        ("rows.insert(0, row)", "taken_from_the_front"),
+        ("return self.rows.pop()", None),
+        ("index[0, i * count + j] = i", "filled_one_by_one"),
+        ("table[row, column] += value", "filled_one_by_one"),
+        ("table[row, :] = values", None),
+        ("table[row, column] = score(row)", None),
+        ("counts[word] += 1", None),
+        ("names = os.listdir(self.folder)", "folder_listed"),
         ("return [word for word in words if word in known]", None),
     ],
 )
@@ -162,7 +177,9 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call", [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE], ids=lambda call: call.name
+    "call",
+    [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE, *PER_UPDATE, *PER_EVALUATION],
+    ids=lambda call: call.name,
 )
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")
@@ -215,3 +232,17 @@ def test_the_same_of_calls_in_each_step(text, name):
     call = _of_text(PER_STEP, text)
 
     assert (call.name if call else None) == name
+
+
+@pytest.mark.parametrize(("line", "name"), [(4, "filled_one_by_one"), (5, None)])
+def test_a_tensor_is_filled_only_in_a_loop(tmp_path, line, name):
+    file = tmp_path / "pairs.py"
+    file.write_text(
+        "def pairs(count):\n    index = torch.empty(2, count)\n    for i in range(count):\n"
+        "        index[0, i] = i\n    index[1, 0] = 0\n"
+    )
+    node = CodeNode((str(file), "pairs"), 1.0, lines={line: 1.0}, in_c={line: 1.0})
+
+    call = known_call(node, PER_SAMPLE, SourceLines(file.stat().st_mtime + 1))
+
+    assert (call.call.name if call else None) == name

@@ -106,6 +106,20 @@ def hottest_line(facts: RuleInputs) -> HotLine | None:
     return hottest if hottest is not None and hottest.low >= _LEAST else None
 
 
+def hottest_of_evaluation(facts: RuleInputs) -> HotLine | None:
+    """Return the line at which most of evaluation is spent; its share is of that, its seconds too.
+
+    None: stacks were not sampled, or none surely takes a tenth of it, or a GPU computes.
+    """
+    code = facts.code
+    tree = code.places.get((MAIN, EVALUATION)) if code is not None else None
+    if tree is None or facts.on_gpu:
+        return None
+    lines = _lines(tree, 1.0, facts.step.evaluation_s)
+    hottest = max(lines, key=lambda line: line.share, default=None)
+    return hottest if hottest is not None and hottest.low >= _LEAST else None
+
+
 def _of_place(
     facts: RuleInputs, tree: PlaceTree, stages: tuple[str, ...], sampled: float
 ) -> Iterator[HotLine]:
@@ -116,7 +130,11 @@ def _of_place(
             of the step is measured as well: the smaller of both counts.
     """
     recorded_s = sum(facts.step.stages.get(stage, 0.0) for stage in stages)
-    whole = min(sampled, recorded_s / facts.step.mean_s)
+    return _lines(tree, min(sampled, recorded_s / facts.step.mean_s), facts.step.mean_s)
+
+
+def _lines(tree: PlaceTree, whole: float, whole_s: float) -> Iterator[HotLine]:
+    """Lines of a place that takes a share (0 to 1) of what takes ``whole_s`` seconds."""
     for (key, line), seconds in _spent(tree).items():
         part, low, _ = share_of(seconds, tree.weight)
         if part * tree.weight.number < FEWEST:
@@ -127,7 +145,7 @@ def _of_place(
             f"{_shown(key[0])}:{line}",
             share,
             whole * low,
-            share * facts.step.mean_s,
+            share * whole_s,
         )
 
 

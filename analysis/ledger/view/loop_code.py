@@ -9,7 +9,7 @@ from feedline.analysis.ledger.calls_per_step import AFTER_BACKWARD, ONE_BY_ONE, 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
 from feedline.analysis.ledger.view.own_functions import place_of
-from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
+from feedline.analysis.ledger.view.slow_code import FEWEST, deepest, enough
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
@@ -51,7 +51,7 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
     for one in named if own is not None and own.s > 0 else ():
         frame = _frame_of(one.mainly)
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
-        if call is not None and own is not None:
+        if call is not None and own is not None and not call.needs_source:
             return LoopCall(
                 _as_reduced(facts, call),
                 line_in(facts, one.name) or place_of(one.name),
@@ -141,10 +141,12 @@ def line_of_stage(facts: RuleInputs, place: str) -> str:
     """
     code = facts.code
     tree = code.places.get((MAIN, place)) if code is not None else None
-    if code is None or tree is None or tree.weight.number < FEWEST:
+    if code is None or tree is None:
         return ""
     node, _ = deepest(tree.root, code.source)
-    return node.place if node is not None else ""
+    if node is None or tree.weight.number < FEWEST and not enough(node.seconds, tree.weight):
+        return ""
+    return node.place
 
 
 def _loop_code(facts: RuleInputs) -> CodeNode | None:

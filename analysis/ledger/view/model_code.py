@@ -87,15 +87,18 @@ def besides(facts: RuleInputs, name: str, of: str = "") -> Part | None:
     return Part(stages, took, took / facts.step.mean_s, samples, place)
 
 
+def files_of(code: SampledCode) -> list[str]:
+    """Return the files of the functions that were sampled."""
+    nodes = (node for tree in code.places.values() for node in tree.root.under())
+    return list(dict.fromkeys(node.file for node in nodes if node.file))
+
+
 def line_with(code: SampledCode, pattern: str) -> str:
     """Return file and line of the program whose text has a pattern; empty: none is found.
 
     Looked for in the files of the functions that were sampled, as far as they can be read.
     """
-    files = dict.fromkeys(
-        node.file for tree in code.places.values() for node in tree.root.under() if node.file
-    )
-    for file in files:
+    for file in files_of(code):
         for number, text in enumerate(code.source.whole(file), 1):
             if re.search(pattern, text.partition("#")[0]):
                 return f"{file}:{number}"

@@ -114,9 +114,12 @@ _MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of
 
 
 def _in_each_step(step: StepSummary) -> OwnCode | None:
-    """Return the program's own code, without what only every nth step runs; None: not looked at."""
+    """Return the program's own code, without what only every nth step runs; None: not looked at.
+
+    With it, where no function is known that runs only then: it may be any of these.
+    """
     own, stall = step.own_code, step.periodic
-    if own is None or stall is None:
+    if own is None or stall is None or not stall.function:
         return own
     apart_s = sum(stall.stages.get(stage, 0.0) for stage in ("other", "loss"))
     functions = []

@@ -24,11 +24,19 @@ _MOST_OF_LINES = 0.5
 #: a part of a chunk that is.
 CHUNK, PARTLY = "chunk_unpacked", 1.5
 FEWEST = 10  # samples in a function: fewer say little of it
+#: As many are enough for one that surely takes most of what it is a part of.
+_FEWEST_OF_MOST, _SURELY_MOST = 6, 0.5
 #: Stages of a sample that functions of the program in a place take, beside operations of libraries
 #: that are stages of their own.
 _STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
 #: Stages of such operations.
 _TAPPED = ("read", "decode", "augment")
+
+
+def enough(part_s: float, whole: Weight) -> bool:
+    """Return whether enough samples show a part of a place, or of making samples."""
+    share, low, _ = share_of(part_s, whole)
+    return share * whole.number >= (_FEWEST_OF_MOST if low >= _SURELY_MOST else FEWEST)
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ def _of_place(
         return None
     counted_s = _counted_s(node, source)
     share, low, high = share_of(counted_s, making)
-    if share * making.number < FEWEST:
+    if not enough(counted_s, making):
         return None
     known = known_call(node, PER_SAMPLE, source)
     line, has_line = _line(node, known)
@@ -218,7 +226,7 @@ def making_line(facts: RuleInputs) -> str:
         return ""
     trees = [code.places[key] for key in code.maker_places]
     tree = max(trees, key=lambda other: other.weight.seconds, default=None)
-    if tree is None or tree.weight.number < FEWEST:
+    if tree is None:
         return ""
     node, below = None, list(tree.root.calls.values())
     while below:
@@ -226,7 +234,9 @@ def making_line(facts: RuleInputs) -> str:
         if node is not None and child.seconds < _MOST * node.seconds:
             break
         node, below = child, list(child.calls.values())
-    return node.place if node is not None else ""
+    if node is None or tree.weight.number < FEWEST and not enough(node.seconds, tree.weight):
+        return ""
+    return node.place
 
 
 def reported(call: KnownCall, share: float, whole: str) -> Evidence:

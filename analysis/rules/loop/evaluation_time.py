@@ -1,13 +1,19 @@
 """Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
 from feedline.analysis.formatting import counted, seconds
+from feedline.analysis.ledger.calls_per_step import PER_EVALUATION
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.known_call import CallFound, known_call
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.hottest_line import hottest_of_evaluation
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
+from feedline.analysis.ledger.view.slow_code import enough, reported
+from feedline.analysis.measure.code_places import EVALUATION
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "evaluation_time"
 
@@ -18,6 +24,8 @@ _SAYS = Sentence(
 )
 _ARE = "these are forward passes without gradients, outside the steps"
 _STEPS = Sentence("they take {took} in total, all steps together {steps}", took=TIME, steps=TIME)
+_MOSTLY = Sentence("{part} of that is spent {where}", part=PERCENT, where=NAME)
+_CALL = Sentence("{part} of that is spent in a call at {place}", part=PERCENT, place=NAME)
 _LESS_OFTEN = "Run evaluation less often, on fewer batches, or in larger ones."
 _OTHERS = [
     "Rollouts: step several environments at once, in processes of their own.",
@@ -28,6 +36,8 @@ _OTHERS = [
 _MIN_SHARE = 0.25
 #: From here on more goes to it than to the steps, and no cause inside a step is worth as much.
 _MOST_OF_IT = 0.5
+#: Of evaluation: a call that is known to be slow and takes this much of it is told.
+_MOST_OF_CALL = 1 / 3
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -44,11 +54,15 @@ def check(facts: RuleInputs) -> Finding | None:
         if own is not None
         else []
     )
+    known = _known(facts)
+    saved_s = known[1] * step.evaluation_s if known else step.evaluation_s
+    mostly = part >= _MOST_OF_IT
     return Finding(
         _RULE_ID,
-        Severity.HIGH if part >= _MOST_OF_IT else Severity.INFO,
+        Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
         message=_SAYS(part=part, how_often=_often(step)),
         more=[
+            *_where(facts, known),
             _ARE,
             _STEPS(took=step.evaluation_s, steps=steps_s),
             *parts(named, " in total, outside the model"),
@@ -82,13 +96,36 @@ def check(facts: RuleInputs) -> Finding | None:
                 Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name)
                 for one in named
             ),
+            *([reported(known[0].call, known[1], "evaluation")] if known else []),
         ],
-        fix=_LESS_OFTEN,
-        fix_more=_OTHERS,
-        place=step.evaluation_place,
+        fix=f"{known[0].call.fix}." if known else _LESS_OFTEN,
+        fix_more=[_LESS_OFTEN, *_OTHERS] if known else _OTHERS,
+        place=f"{known[0].file}:{known[0].line}" if known else step.evaluation_place,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
+        outside_s=saved_s,
     )
+
+
+def _known(facts: RuleInputs) -> tuple[CallFound, float] | None:
+    """Return the known slow call that takes most of it, and its share (0 to 1); None: there is none."""
+    code = facts.code
+    tree = code.places.get((MAIN, EVALUATION)) if code is not None else None
+    if code is None or tree is None:
+        return None
+    found = known_call(tree.inside, PER_EVALUATION, code.source, _MOST_OF_CALL)
+    if found is None or not enough(found.seconds, tree.weight):
+        return None
+    return found, found.seconds / tree.weight.seconds
+
+
+def _where(facts: RuleInputs, known: tuple[CallFound, float] | None) -> list[str]:
+    """Return what takes most of it, and at which line."""
+    if known is not None:
+        found, part = known
+        return [_CALL(part=part, place=f"{found.file}:{found.line}"), found.call.says]
+    line = hottest_of_evaluation(facts)
+    return [_MOSTLY(part=line.share, where=line.where)] if line is not None else []
 
 
 def _once_s(step: StepSummary) -> float | None:
@@ -114,7 +151,7 @@ RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
     change,
-    bound="Mostly inference",
+    bound="Bound by inference",
     lifts=frozenset(),
     in_part=False,
     outside_steps=True,

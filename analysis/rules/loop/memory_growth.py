@@ -6,9 +6,10 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.model_code import line_with
+from feedline.analysis.ledger.view.model_code import files_of, line_with
 from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
+from feedline.analysis.measure.growing_lines import line_of_hooks
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
@@ -61,6 +62,9 @@ _IMPORTED = r"\bimport itertools\b|from itertools import .*\bcycle\b"
 _CIRCLE = "backward(create_graph=True) makes parameters and their gradients keep each other"
 _GRAD = "Use torch.autograd.grad(..., create_graph=True), or set gradients to None after the step."
 _CREATES = r"\.backward\(.*\bcreate_graph\s*=\s*True"
+
+_HOOK = "a hook adds to what outlives it, and nothing in its file empties that"
+_REMOVE = "Remove hooks once they are no longer needed (handle.remove()), or empty what they fill."
 
 _OPEN = Sentence(
     "{figures} figures are open: pyplot keeps each of them until it is closed", figures=COUNT
@@ -135,6 +139,7 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
     """Return the line of a known cause that fits what grows; None: none is found."""
     if facts.code is None or grown.who != "main":
         return None
+    source = facts.code.source
     if grown.holder is Holder.GRAPHS:
         place = line_with(facts.code, _CREATES)
         return _Line(place, _CIRCLE, _GRAD) if place else None
@@ -142,7 +147,10 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
         place = line_with(facts.code, _MAKES_FIGURE)
         return _Line(place, _OPEN(figures=round(grown.figures)), _CLOSE) if place else None
     place = line_with(facts.code, _CYCLED) if line_with(facts.code, _IMPORTED) else ""
-    return _Line(place, _CYCLE, _LOOP_AGAIN) if place else None
+    if place:
+        return _Line(place, _CYCLE, _LOOP_AGAIN)
+    hooks = [place for file in files_of(facts.code) if (place := line_of_hooks(file, source))]
+    return _Line(hooks[0], _HOOK, _REMOVE) if len(hooks) == 1 and not grown.place else None
 
 
 def _says(grown: MemoryGrowth) -> str:

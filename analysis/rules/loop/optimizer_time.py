@@ -4,14 +4,20 @@ It works tensor by tensor in Python, or runs other code inside its step().
 """
 
 import re
+from dataclasses import dataclass
 
 from feedline.analysis.formatting import counted
+from feedline.analysis.ledger.calls_per_step import PER_UPDATE
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
+from feedline.analysis.ledger.view.slow_code import enough, reported
+from feedline.analysis.measure.code_places import OPTIMIZER
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
@@ -42,6 +48,8 @@ _IN_GROUPS = Sentence(
 )
 _MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
+_AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
+_LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
 _FUSED_CALL = Sentence("Create it with torch.optim.{optimizer}(..., fused=True).", optimizer=NAME)
 
 _MIN_SHARE = 0.20  # of the mean step
@@ -60,6 +68,58 @@ _ID_BYTES = 8  # of a row's number in a batch, as torch's embeddings take it
 #: What an update takes at most, tensor by tensor, on one CPU (docs/rules/optimizer_time.md), and
 #: how many times as long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
+_MOST_OF_CALL = 1 / 3  # of the update: a line that takes less is not told
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The program's line that takes most of the update.
+
+    Attributes:
+        share: of the update, from 0 to 1.
+        call: that it makes, and which is known to be slow; None: none is.
+    """
+
+    place: str
+    share: float
+    call: KnownCall | None
+
+    @property
+    def says(self) -> list[str]:
+        at = _AT(part=self.share, place=self.place)
+        return [at, self.call.says] if self.call is not None else [at]
+
+    @property
+    def fix(self) -> str:
+        return f"{self.call.fix}." if self.call is not None else _LOOK_AT(place=self.place)
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        if self.call is not None:
+            return [reported(self.call, self.share, "the update")]
+        return [Evidence("line_share", f"{self.place}, share of the update", self.share, SHARE)]
+
+
+def _inside(facts: RuleInputs) -> _Inside | None:
+    """Return the line inside of the update; None: too few samples show one that takes most of it."""
+    code = facts.code
+    tree = code.places.get((MAIN, OPTIMIZER)) if code is not None else None
+    if code is None or tree is None:
+        return None
+    known = known_call(tree.inside, PER_UPDATE, code.source, _MOST_OF_CALL)
+    if known is not None and enough(known.seconds, tree.weight):
+        share = known.seconds / tree.weight.seconds
+        return _Inside(f"{known.file}:{known.line}", share, known.call)
+    lines = {
+        f"{node.file}:{line}": seconds
+        for node in tree.inside.under()
+        for line, seconds in node.own_lines().items()
+    }
+    place = max(lines, key=lambda at: lines[at], default="")
+    share = lines[place] / tree.weight.seconds if place else 0.0
+    if share < _MOST_OF_CALL or not enough(lines[place], tree.weight):
+        return None
+    return _Inside(place, share, None)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -73,6 +133,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     needs_s = _PER_TENSOR_S * updated.tensors + _PER_ELEMENT_S * updated.elements
     other_code = took > _TIMES * needs_s + _AT_LEAST_S
+    inside = _inside(facts) if other_code else None
     used = None if other_code else _rows_used(facts, updated)
     fused = updated.fused or updated.kind not in _FUSED
     split = updated.groups >= _MANY_GROUPS and updated.tensors <= _FEW_TENSORS * updated.groups
@@ -80,7 +141,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None  # nothing is known that would make it faster
     call = _FUSED_CALL(optimizer=updated.kind)
     first, *others = [
-        *([_LOOK] if other_code else []),
+        *([inside.fix] if inside is not None else [_LOOK] if other_code else []),
         *([_SPARSE] if used else []),
         *([_MERGE] if split else []),
         *([] if fused or other_code else [call]),
@@ -91,6 +152,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
         more=[
             *_why(updated, needs_s if other_code else None),
+            *(inside.says if inside is not None else []),
             *_embedded(updated, used),
             *([_IN_GROUPS(groups=updated.groups)] if split else []),
         ],
@@ -102,18 +164,26 @@ def check(facts: RuleInputs) -> Finding | None:
             *measured(
                 [("lacking_share", _LACKING, _spared(updated, used) if used else None, SHARE)]
             ),
+            *(inside.evidence if inside is not None else []),
         ],
         fix=first,
         fix_more=others,
-        place=_place(facts, updated, used),
+        place=inside.place if inside is not None else _place(facts, updated, used),
         condition=_SELDOM if used else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
-        cost_s=max(took - needs_s, 0.0)
+        cost_s=_cost_s(took, needs_s, inside)
         if other_code
         else took * (_FUSED_SPARES if first == call else _spared(updated, used)),
         cost_kind=_kind(other_code or first == call, used),
     )
+
+
+def _cost_s(took: float, needs_s: float, inside: _Inside | None) -> float:
+    """Return the seconds of other code: of a known call those that its fix saves."""
+    if inside is None or inside.call is None:
+        return max(took - needs_s, 0.0)
+    return took * inside.share * (1 - (inside.call.left or 0.0))
 
 
 def _kind(estimated: bool, used: int | None) -> CostKind:
@@ -155,7 +225,7 @@ def _embedded(updated: Updated, used: int | None) -> list[str]:
 
 def _place(facts: RuleInputs, updated: Updated, used: int | None) -> str:
     """Return the line that makes the embedding or the optimizer, or else the one that updates."""
-    made = r"\bEmbedding(Bag)?\(" if used else rf"\b{re.escape(updated.kind)}\("
+    made = r"\bEmbedding(Bag)?\(" if used else rf"(?<!class )\b{re.escape(updated.kind)}\("
     found = line_with(facts.code, made) if facts.code is not None else ""
     return found or line_of_stage(facts, _STAGE)
 
