@@ -389,6 +389,7 @@ class Verdict:
         place: Where the program has to be changed; empty: unknown.
         condition: What must be true for the fix to be harmless; empty: nothing.
         gain: Throughput with the fix. None: the finding asks for no change or costs no time.
+        gives: What the fix gives where that is no speed; empty: it is, or nothing is known.
         finding: The cause of the finding in findings that it tells; empty: none.
     """
 
@@ -399,6 +400,7 @@ class Verdict:
     place: str = ""
     condition: str = ""
     gain: Gain | None = None
+    gives: str = ""
     finding: str = ""
 
     def __str__(self) -> str:

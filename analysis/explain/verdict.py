@@ -11,11 +11,13 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
+from feedline.analysis.ledger.view.cpus import throttled
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
 from feedline.analysis.ledger.view.handover import as_code
 from feedline.analysis.ledger.view.input_wait import steady_share
+from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.rules import BY_ID, first_stating
-from feedline.analysis.sentences import NAME, PERCENT, Sentence
+from feedline.analysis.sentences import CPUS, NAME, PERCENT, Sentence
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 #: What a finding about how the training is set up makes of it.
@@ -24,11 +26,12 @@ _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training
 
 #: What a run is called that waits for its input; the second, where the interval of its share also
 #: contains shares that do not count.
-_SURE, _PERHAPS = "Input-bound", "Probably input-bound"
+_SURE, _PERHAPS, _CPU = "Input-bound", "Probably input-bound", "CPU-bound"
 _PERHAPS_PARTLY = "Perhaps partly input-bound"
 
 _BOUND = Sentence("{bound}: {message}", bound=NAME, message=NAME)
 _INPUT = Sentence("Input takes {part} of each step.", part=PERCENT)
+_QUOTA = Sentence("The quota of {cpus} CPUs is used up.", cpus=CPUS)
 _NO_CAUSE = Sentence(
     "No single cause takes 5 % or more of {whole}: the largest part, {part}, is {name}.",
     whole=NAME,
@@ -92,6 +95,7 @@ def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "
         place=top.place,
         condition=top.condition,
         gain=top.gain,
+        gives=top.gives,
         finding=top.rule_id,
     )
 
@@ -113,13 +117,25 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
             weight = _weight(top, run.step.mean_s)
         return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
-        weight = Severity.of(steady_share(run))
+        weight = _weight_of_input(run)
         perhaps = _PERHAPS if weight is Severity.HIGH else _PERHAPS_PARTLY
         called = perhaps if maybe_below(run) else _partly(called, weight)
     how_long = _INPUT(part=steady_share(run))
+    quota = throttled(run)  # it holds back all of the training
     if rule.bound:  # by what is not the input alone
-        return _BOUND(bound=called, message=message), how_long
+        return _BOUND(bound=called, message=message), "" if quota else how_long
+    if quota:
+        return _BOUND(bound=_CPU, message=_QUOTA(cpus=run.effective_cpus)), message
     return _BOUND(bound=called, message=how_long), message
+
+
+def _weight_of_input(run: RuleInputs) -> Severity:
+    """Return the weight of the input, which is low where a stage of computing takes longer."""
+    share, mean_s = steady_share(run), run.step.mean_s
+    others = (
+        s for name, s in run.step.stages.items() if name not in (*INPUT_STAGES, OTHER, UNATTRIBUTED)
+    )
+    return Severity.LOW if share * mean_s < max(others, default=0.0) else Severity.of(share)
 
 
 def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict:
@@ -167,7 +183,7 @@ def _weight(finding: Finding, mean_s: float | None) -> Severity:
 
 
 def _partly(bound: str, weight: Severity) -> str:
-    """Return ``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
+    """Return ``Partly input-bound``, where what binds the run does not weigh much."""
     if weight is Severity.HIGH:
         return bound
     return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"

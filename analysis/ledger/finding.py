@@ -185,6 +185,8 @@ class Finding:
         fix_more: Further sentences on the fix: alternatives, what it does not change.
         gain: Throughput with the fix, and how sure it is. None: the finding costs no time, or asks
             for no change.
+        gives: What the fix gives where that is no speed, in a few words; empty: it is, or nothing is
+            known.
         at_most_per_s: Upper end of the 95 % interval of the throughput predicted if what it names
             took no time: no fix of it should give more. Unit: samples/s. None: not predicted.
         outside_s: What the cause takes outside the steps, such as in evaluation, in the whole run.
@@ -213,6 +215,7 @@ class Finding:
     more: list[str] = field(default_factory=list)
     fix_more: list[str] = field(default_factory=list)
     gain: Gain | None = None
+    gives: str = ""
     at_most_per_s: float | None = None
     outside_s: float | None = None
 

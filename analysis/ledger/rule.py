@@ -97,7 +97,7 @@ class Rule(Generic[F]):
         asks_for_more: its fix is another recording.
         by_settings: what is predicted are the settings that the finding names, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
-        called: what it is called in a list of causes; empty: its id in words.
+        action: what its fix does, in a few words, for a list of changes; empty: it names no change.
         supposing: what an estimate of its gain supposes.
         states: what its finding states about the whole run.
         needs: what its silence proves nothing without.
@@ -129,7 +129,7 @@ class Rule(Generic[F]):
     asks_for_more: bool = False
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
-    called: str = ""
+    action: str = ""
     supposing: str = "without this cost"
     states: Statement | None = None
     needs: Needs | None = None

@@ -183,6 +183,8 @@ MAKING_STAGES = tuple(name for name in SAMPLE_STAGES if name != "transport")
 INPUT_STAGES = tuple(spec.name for spec in STAGES if spec.is_input)
 #: Stage of time that no recorded step accounts for (counted_steps.py).
 UNATTRIBUTED = "unattributed"
+#: Stage of what no other one accounts for.
+OTHER = "other"
 #: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its
 #: parent.
 STAGE_OF_RECORD = {spec.record: spec.name for spec in STAGES if spec.record is not None}

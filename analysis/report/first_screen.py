@@ -3,15 +3,16 @@
 At most 25 lines of 80 columns. Everything else is in the full report and in HTML.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from feedline.analysis.convergence.checks import ASIDE, COVERED_BY
+from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
 from feedline.analysis.ledger.finding import Finding, Gain, Severity
-from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.ledger.rule import Statement
+from feedline.analysis.ledger.table import Ledger, LedgerRow
+from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.report import phrases
 from feedline.analysis.report.document import (
@@ -34,14 +35,17 @@ _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
 _INPUT = "input"
+_UNNAMED = (OTHER, UNATTRIBUTED)  # stages that say only what the time is not
 _CLOSE = 10  # lines between places in one function, mostly
-_SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
+_SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
-_REST = "smaller stages"
+_BETWEEN_RANKS = "comm/"
+_REST = "the rest"
+_LONG_NAME = 24  # letters: a longer one leaves no room for its bar
 _ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
-_FREED = "if the CPUs that this frees speed up the rest of the step"
+_FREED = "if the step then gets the CPU time that samples take now"
 
 
 def first_screen(report: Report) -> Document:
@@ -54,7 +58,8 @@ def _blocks(report: Report) -> Iterable[Block]:
     yield from conclusion(report)
     if report.step is not None and report.step.stages:
         most = _STAGES - 2 * (report.run.ranks > 1) - bool(report.headline)
-        yield _stages(report.step, most, report.ledger)
+        top = leading(report.findings)
+        yield _stages(report.step, most, report.ledger, top.claims if top is not None else ())
     if said := _ranks(report):
         yield Note(said)
     if others := _others(report):
@@ -96,6 +101,8 @@ def _advice(report: Report) -> Iterable[Field]:
         yield Field("Gain", phrases.rates(verdict.gain))
         if _exceeds_input(report, verdict.gain):
             yield Field("", _FREED)
+    elif verdict.gives:
+        yield Field("Gain", verdict.gives)
 
 
 def _exceeds_input(report: Report, gained: Gain) -> bool:
@@ -107,24 +114,30 @@ def _exceeds_input(report: Report, gained: Gain) -> bool:
     return rest * gained.after > _ABOVE * gained.before
 
 
-def _stages(step: StepSummary, most: int, ledger: Ledger | None) -> Bars:
+def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collection[str]) -> Bars:
     """Return the stages of the mean step, largest first; those that are hardly there as one.
 
     What the verdict calls the input is one row, with its stages below it. So is what ranks and
-    garbage collections take of other stages.
+    garbage collections take of other stages. Time in no stage has rows by what it was spent on,
+    as far as that is known; the rest of it is the rest of the step.
 
     Args:
         most: How many rows, besides those of parts.
+        told: Rows of the ledger that the verdict tells.
     """
     total = sum(step.stages.values()) or 1.0
     on_gpu = step.gpu_stages or {}
     inside = {name: s for name, s in step.stages.items() if name in INPUT_STAGES}
-    whole = {name: s for name, s in step.stages.items() if name not in inside}
+    known = _costly(ledger, OTHER, _DIVIDED * total, told)
+    whole = {
+        name: s for name, s in step.stages.items() if name not in inside and name not in _UNNAMED
+    }
     if inside:
         whole[_INPUT] = sum(inside.values())
+    whole |= {name: s for name, s in known if name not in whole}
     ordered = sorted(whole.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
-    if len(large) > most:
+    if len(large) >= most:
         large = large[: most - 1]
     rest_s = total - sum(s for _, s in large)
     scale = Scale.of_seconds(max((s for _, s in ordered), default=0.0), digits=3)
@@ -138,8 +151,9 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None) -> Bars:
         if name == _INPUT:
             parts = _parts(inside, 2 * _SMALL * total) if s >= _DIVIDED * total else []
         else:
-            parts = _costly(ledger, name, _DIVIDED * total)
-        rows.append(bar(name, s, max(inside, key=inside.__getitem__) if name == _INPUT else name))
+            parts = _costly(ledger, name, _DIVIDED * total, told)
+        of = max(inside, key=inside.__getitem__) if name == _INPUT else name
+        rows.append(bar(name, s, of if of in step.stages else OTHER))
         rows += [bar(part, part_s, part, inside=True) for part, part_s in parts]
     if rest_s >= _SMALL * total:
         rows.append(Bar(_REST, _figures(rest_s, total, scale), rest_s / total))
@@ -153,12 +167,37 @@ def _parts(inside: dict[str, float], least_s: float) -> list[tuple[str, float]]:
     return [] if {name for name, _ in large} <= {"wait", _INPUT} else large
 
 
-def _costly(ledger: Ledger | None, stage: str, least_s: float) -> list[tuple[str, float]]:
-    """Return what ranks and garbage collections take of a stage, if it is much."""
+def _costly(
+    ledger: Ledger | None, stage: str, least_s: float, told: Collection[str]
+) -> list[tuple[str, float]]:
+    """Return what ranks and garbage collections take of a stage, if it is much.
+
+    Of time in no stage, also what functions of the program take, and what every nth step does.
+    What the verdict tells is left out: it may be about another rank.
+    """
     if ledger is None or ledger.step is None:
         return []
-    known = ((name, ledger.step.total_s(f"{stage}/{path}")) for path, name in _WITHIN.items())
+    between = any(row.startswith(f"{stage}/{_BETWEEN_RANKS}") for row in told)
+    known = [
+        (name, ledger.step.total_s(f"{stage}/{path}"))
+        for path, name in _WITHIN.items()
+        if not (between and path.startswith(_BETWEEN_RANKS))
+    ]
+    if stage == OTHER:
+        known += [(_called(row), row.s) for row in ledger.step.under(stage) if _called(row)]
     return [(name, s) for name, s in known if s >= least_s]
+
+
+def _called(row: LedgerRow) -> str:
+    """Return what a row of time in no stage is called; empty: it has no name."""
+    _, _, path = row.where.partition("/")
+    if path == "periodic":
+        return f"every {row.period:.0f} steps" if row.period else ""
+    of, _, name = path.partition("/")
+    if of != "user":
+        return ""
+    called = f"{name}()" if name.replace(".", "_").isidentifier() else name
+    return called if len(called) <= _LONG_NAME else f"loop of {row.place}"
 
 
 def _figures(s: float, total: float, scale: Scale) -> tuple[str, str]:
@@ -188,26 +227,47 @@ def _ranks(report: Report) -> str:
 
 
 def _others(report: Report) -> tuple[tuple[str, ...], ...]:
-    """Return other causes that ask for a change: name, how much of the step, what the fix gives.
+    """Return other changes: what to do, where or how much of the step it is about, what it gives.
 
-    Each is at another line: what a second finding says of one is in the full report.
+    Each is at another line: what a second finding says of one is in the full report, as is what
+    else costs time where the first says that the training is not the one that was meant.
     """
     top = leading(report.findings)
+    if top is not None and _comes_alone(top):
+        return ()
     asking: list[Finding] = []
     shown = [top] if top is not None else []
     checks = report.convergence.checks if report.convergence else []
     told = {finding.rule_id for finding in report.findings} | {*ASIDE}
     for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
-        if finding is top or finding.severity is Severity.INFO:
+        if finding is top or finding.severity is Severity.INFO or not _action(finding):
             continue
         if COVERED_BY.get(finding.rule_id) in told:
             continue
-        if any(_is_of_the_same_code(finding, other) for other in shown):
+        if any(_is_told_by(finding, other) for other in shown):
             continue
         shown.append(finding)
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
     return tuple(_other(finding, mean_s) for finding in asking[:_OTHERS])
+
+
+def _comes_alone(top: Finding) -> bool:
+    """Return whether a finding makes others idle: the training is another one, or ends by it."""
+    rule = BY_ID.get(top.rule_id)
+    beside_steps = rule is not None and rule.outside_steps
+    return top.severity is Severity.HIGH and top.cost_s <= 0 and not beside_steps
+
+
+def _is_told_by(finding: Finding, shown: Finding) -> bool:
+    """Return whether a finding asks for what one that is shown asks for.
+
+    Samples that fill the CPUs do so where one that is shown says what of them takes long.
+    """
+    rule, part = BY_ID.get(finding.rule_id), {*shown.claims}
+    fills = rule is not None and rule.states is Statement.CPUS_FULL and not finding.place
+    of_a_whole = fills and bool(part) and part < {*finding.claims}
+    return (finding.fix or None) == shown.fix or of_a_whole or _is_of_the_same_code(finding, shown)
 
 
 def _is_of_the_same_code(finding: Finding, shown: Finding) -> bool:
@@ -228,22 +288,18 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = (
-        ""
-        if gained is None or gained.after is None
-        else f"this alone -> {phrases.rate_after(gained)}"
-    )
-    fix = shortest_fix(finding).removesuffix(".")
-    if not then and finding.cost_s <= 0:  # it is about the set-up, and takes no time
-        return fix, finding.place, then
-    what = fix if 0 < len(fix) <= _SHORT_FIX else _called(finding)
-    return what, _weight(finding, mean_s), then
+    then = ""
+    if gained is not None and gained.after is not None and gained.before is not None:
+        then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
+    return _action(finding), _weight(finding, mean_s), then
 
 
-def _called(finding: Finding) -> str:
-    """Return what a finding is called."""
-    rule = BY_ID.get(finding.rule_id)
-    return (rule and rule.called) or finding.rule_id.replace("_", " ")
+def _action(finding: Finding) -> str:
+    """Return what to do, in a few words; empty: the finding names no change."""
+    rule, fix = BY_ID.get(finding.rule_id), shortest_fix(finding).removesuffix(".")
+    if 0 < len(fix) <= _SHORT_FIX:
+        return fix if fix[:2].isupper() else f"{fix[0].lower()}{fix[1:]}"
+    return rule.action if rule is not None else ACTIONS.get(finding.rule_id, "")
 
 
 def _weight(finding: Finding, mean_s: float) -> str:
@@ -252,7 +308,7 @@ def _weight(finding: Finding, mean_s: float) -> str:
         return finding.place
     if finding.cost_s > 0 and mean_s > 0:
         return f"{percent(min(1.0, finding.cost_s / mean_s))} of the step"
-    return "a mistake in the set-up" if finding.cost_s <= 0 else ""
+    return "set-up" if finding.cost_s <= 0 else ""
 
 
 def places(rows: Sequence[tuple[str, str]]) -> Fields:

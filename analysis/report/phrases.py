@@ -196,10 +196,10 @@ def rate_after(gained: Gain) -> str:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Say what a fix gives, how that is known and what it supposes; empty without a cost."""
+    """Say what a fix gives, how that is known and what it supposes; empty if that is unknown."""
     gained = finding.gain
     if gained is None or gained.after is None:
-        return ""
+        return finding.gives
     both = rates(gained)
     if gained.kind is GainKind.PREDICTED:
         return f"{both}{next_limit.beyond(finding, report)}"

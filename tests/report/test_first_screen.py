@@ -11,14 +11,18 @@ from report.made_up import VARIANTS
 
 import feedline
 from feedline.analysis.explain.model import Report
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Bars, Document, Fields, Table
 from feedline.analysis.report.first_screen import first_screen, places
+from feedline.analysis.rules import OTHERWISE, RULES
 from feedline.analysis.sentences import MAX_BRACKETS, MAX_WORDS
 
 MAX_LINES, MAX_PROSE = 25, 110
+MAX_ACTION = 30  # letters: a place and a gain stand on the same line
 NAMED_BY_USERS = ("nasty names",)  # whose names are as long as a name may be
 FILES = [("Report", "run/report.html"), ("More", "feedline report run --full"), ("Test", "x")]
 ONE_TRAINING = [name for name in STORED if name not in ("processes", "sweep")]
@@ -62,15 +66,13 @@ def test_it_holds_the_limit_and_the_stages_of_the_step(name: str) -> None:
     (bars,) = screen.of(Bars)
     assert isinstance(bars, Bars)
     assert sum(row.share for row in bars.rows if not row.inside) == pytest.approx(1, abs=0.02)
-    largest_first = [
-        row.share for row in bars.rows if row.name != "smaller stages" and not row.inside
-    ]
+    largest_first = [row.share for row in bars.rows if row.name != "the rest" and not row.inside]
     assert largest_first == sorted(largest_first, reverse=True)
     inputs = sum(report.step.stages.get(name, 0.0) for name in INPUT_STAGES)
     shown = [row.share for row in bars.rows if row.name == "input"]
     assert shown in ([], [pytest.approx(inputs / sum(report.step.stages.values()))])
     advice = [field.label for block in screen.of(Fields) for field in block.rows]
-    assert ("Gain" in advice) == (report.verdict.gain is not None)
+    assert ("Gain" in advice) == (report.verdict.gain is not None or bool(report.verdict.gives))
 
 
 @pytest.mark.parametrize(
@@ -103,3 +105,66 @@ def test_a_narrow_terminal_loses_no_words(width: int) -> None:
 
     assert max(map(len, narrow.splitlines())) <= width
     assert sorted(wide.replace("█", "").split()) == sorted(narrow.replace("█", "").split())
+
+
+def among_others(*findings: Finding) -> list[str]:
+    """Return what is shown below a first finding that takes time, or below these alone."""
+    report = replace(VARIANTS["full"](), findings=[*findings], convergence=None)
+    return [cell for table in first_screen(report).of(Table) for row in table.rows for cell in row]
+
+
+def test_every_finding_that_asks_for_a_change_names_it_in_few_words() -> None:
+    # what is said of a run where no cause is known asks for none, as a device that computes
+    stating = {rule.rule_id for rule in [*RULES, *OTHERWISE] if rule.states is not None}
+    for rule in RULES:
+        assert rule.action or rule.rule_id in stating, rule.rule_id
+        assert len(rule.action) <= MAX_ACTION, rule.rule_id
+        assert rule.action[:1].islower() or not rule.action, rule.rule_id
+
+
+def test_a_finding_without_a_change_is_not_listed_among_changes() -> None:
+    first = Finding("decode_bound", Severity.HIGH, "slow", fix="Decode faster.", cost_s=0.01)
+    unknown = Finding("input_bound_unexplained", Severity.HIGH, "?", fix="x" * 40, cost_s=0.01)
+
+    assert among_others(first, unknown) == []
+
+
+def test_the_whole_of_a_finding_that_is_told_is_not_told_again() -> None:
+    first = Finding(
+        "decode_bound", Severity.HIGH, "slow", cost_s=0.01, claims=["sample/decode/cpu"], fix="a"
+    )
+    whole = replace(
+        first,
+        rule_id="cpu_saturated",
+        claims=["sample/decode/cpu", "sample/dataset/cpu"],
+        fix="y" * 40,
+    )
+
+    assert among_others(first, whole) == []
+    assert "make samples cheaper" in among_others(first, replace(whole, claims=["wait/starved"]))
+
+
+def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:
+    wrong = Finding("same_data", Severity.HIGH, "the same", fix="Use a sampler.")
+    slow = Finding("decode_bound", Severity.HIGH, "slow", fix="x" * 40, cost_s=0.01)
+
+    assert among_others(wrong, slow) == []
+    assert "use a faster decoder" in among_others(replace(wrong, severity=Severity.LOW), slow)
+
+
+def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
+    step = replace(VARIANTS["full"]().step, stages={"forward": 0.05, "other": 0.05}, mean_s=0.1)
+    rows = [
+        LedgerRow("forward", 0.05),
+        LedgerRow("other/user/accuracy", 0.03, place="train.py:7"),
+        LedgerRow("other/periodic", 0.015, period=40.0),
+        LedgerRow("other", 0.005),
+    ]
+    ledger = Ledger(LedgerTable("step", 0.1, rows), None)
+    report = replace(VARIANTS["full"](), step=step, ledger=ledger, findings=[])
+
+    (bars,) = first_screen(report).of(Bars)
+    shown = {row.name: row.share for row in bars.rows}
+    assert shown == pytest.approx(
+        {"forward": 0.5, "accuracy()": 0.3, "every 40 steps": 0.15, "the rest": 0.05}
+    )

@@ -175,9 +175,9 @@ def test_what_has_nothing_to_say_is_left_out() -> None:
 def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     text = shown(report())
 
-    assert "Also    float32 on host  11 % of the step  this alone -> 190" in text
-    assert "oversize images" not in text  # the verdict is its own
-    assert "epoch restart" not in text  # asks for no change
+    assert "Also    convert whole batches  11 % of the step  176 -> 190" in text
+    assert "smaller images" not in text  # the verdict is its own
+    assert "keep the workers" not in text  # asks for no change
 
 
 @pytest.mark.parametrize(("after", "more"), [(1.02, False), (1.5, True)])
@@ -189,7 +189,7 @@ def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(aft
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    assert ("CPUs that this frees" in text) == more
+    assert ("CPU time that samples take" in text) == more
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:
@@ -198,8 +198,8 @@ def test_one_fix_of_two_findings_is_a_single_line() -> None:
         "whole_data_on_every_rank", Severity.HIGH, "each draws all", fix="Use a sampler."
     )
 
-    assert "Use a sampler" in shown(replace(report(), findings=[*findings(), whole]))
-    assert "Use a sampler" not in shown(replace(report(), findings=[*findings(), same, whole]))
+    assert "use a sampler" in shown(replace(report(), findings=[*findings(), whole]))
+    assert "use a sampler" not in shown(replace(report(), findings=[*findings(), same, whole]))
 
 
 def test_a_run_that_failed_says_so_before_its_verdict() -> None:

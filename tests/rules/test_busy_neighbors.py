@@ -4,7 +4,7 @@ from rules.said import verdict
 from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, change, check
@@ -12,11 +12,14 @@ from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, change
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
 
-def test_other_programs_that_hold_the_cpus_are_named_with_what_they_hold():
+def test_other_programs_that_hold_the_cpus_are_named_with_what_they_cost():
     finding = check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
 
     assert (finding.rule_id, finding.severity) == ("busy_neighbors", Severity.HIGH)
-    assert finding.message.startswith("other programs use 1.60 of the 2 CPUs")
+    assert finding.message.endswith(
+        "of each step is spent waiting for CPUs that other programs use"
+    )
+    assert finding.more[0].startswith("other programs use 1.60 of the 2 CPUs")
     assert finding.cost_s == pytest.approx(
         45e-3, rel=0.02
     )  # half of a wait of 90 ms, all of which 1.6 CPUs would end
@@ -27,7 +30,7 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
 
     assert [finding.rule_id for finding in found] == ["busy_neighbors", "compute_bound"]
     assert verdict(found, made_up_facts(**CROWDED)).startswith(
-        "CPU contention: Other programs use 1.60 of the 2 CPUs"
+        "CPU contention: 30 % of each step is spent waiting for CPUs"
     )
 
 
@@ -39,12 +42,10 @@ def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
         without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1)
     )
 
-    assert (
-        f"{seconds(some.cost_s)} of each 160 ms step is spent waiting for those CPUs" in some.more
-    )
+    assert some.message.startswith(f"{percent(some.cost_s / 0.16)} of each step")
     assert (
         "they hold CPUs that more loader workers would use" in kept.more
-        and " ms " not in kept.message
+        and " % " not in kept.message
     )
 
 

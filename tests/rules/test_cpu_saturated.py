@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, waiting
+from rules.said import verdict
 from text.breath import advised
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view import cpus
+from feedline.analysis.rules.input import decode_bound
 from feedline.analysis.rules.input.cpu_saturated import _check_quota, check
 
 
@@ -135,3 +137,23 @@ def test_a_quota_of_all_cpus_stops_nothing():
     held = waiting(used_cpus=4.0, effective_cpus=4.0)
 
     assert not cpus.throttled(replace(held, cpus=replace(held.cpus, quota=4.0, affinity=4.0)))
+
+
+def test_the_verdict_names_the_quota_that_stops_a_training_not_its_input():
+    held = waiting(used_cpus=0.5, effective_cpus=0.5, sample={"decode": (8.4, 0.0, 0.0)})
+    facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))
+    decoding, quota = decode_bound.check(facts), _check_quota(facts)
+
+    assert verdict([decoding], facts).startswith("CPU-bound: The quota of 0.5 CPUs is used up.")
+    assert "Input takes" not in verdict([quota], facts)
+    assert verdict([decoding], held).startswith("Input-bound: Input takes")
+
+
+def test_an_input_that_takes_less_than_computing_is_a_part_of_what_binds_a_run():
+    facts = waiting(100.0, sample={"decode": (8.4, 0.0, 0.0)})
+    longer = {**facts.step.stages, "backward": 2 * facts.wait_share * facts.step.mean_s}
+    finding = decode_bound.check(facts)
+
+    assert verdict([finding], facts).startswith("Input-bound")
+    computing = replace(facts, step=replace(facts.step, stages=longer))
+    assert verdict([finding], computing).startswith("Partly input-bound")

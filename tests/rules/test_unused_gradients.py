@@ -20,7 +20,8 @@ def test_they_are_told_with_the_line_of_the_backward_pass_and_no_gain_is_promise
 
     finding = check(facts)
 
-    assert finding.message.startswith("gradients of 190,000 parameters are computed, and cleared")
+    assert finding.message.endswith(" of the step computes gradients that no update uses")
+    assert finding.more[0].startswith("those of 190,000 parameters are cleared")
     assert finding.place == "gan.py:50" and "requires_grad_(False)" in finding.fix
     assert "detach" not in finding.fix  # of a critic's, in the generator's step, that ends training
     assert finding.cost_s == pytest.approx(0.03) and finding.cost_kind is CostKind.BOUND

@@ -78,6 +78,23 @@ ASIDE = ("schedule_in_steps", "skipped_steps")
 #: A check -> the finding that says more where both are there: one sampler repairs both.
 COVERED_BY = {"whole_data_on_every_rank": "same_data"}
 
+#: What the fix of a check does, in a few words.
+ACTIONS = {
+    "same_data": "use DistributedSampler",
+    "sum_not_mean": "average gradients",
+    "whole_data_on_every_rank": "use DistributedSampler",
+    "schedule_in_steps": "set the schedule's length",
+    "missing_set_epoch": "call sampler.set_epoch()",
+    "layerwise_without_decay": "set a weight decay",
+    "few_samples_in_batch_norm": "use GroupNorm",
+    "not_finite": "lower the learning rate",
+    "loss_exploded": "lower the learning rate",
+    "skipped_steps": "use bfloat16",
+    "rate_outside_momentum": "apply the rate first",
+    "sync_batch_norm": "use plain BatchNorm",
+    "rate_at_top": "step the schedule",
+}
+
 
 def run_checks(recorded: TrainingRecord) -> list[Finding]:
     """Return all that is found, most severe first."""

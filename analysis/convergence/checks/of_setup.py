@@ -56,6 +56,7 @@ _TRAINS_ON = Sentence("one epoch trains on {ranks} times the data", ranks=COUNT)
 _TOO_LONG_SCHEDULES = Sentence(
     "schedules that count epochs run {ranks} times too long", ranks=COUNT
 )
+_FEWER_STEPS = Sentence("1/{ranks} of the steps per epoch", ranks=COUNT)
 _NOT_SPLIT = "only if the program does not give each rank its own part of the data"
 _DISTRIBUTED = "Replace shuffle=True with sampler=DistributedSampler(dataset)."
 _SET_EPOCH = "Call sampler.set_epoch(epoch) before each epoch."
@@ -193,6 +194,7 @@ def whole_data(recorded: TrainingRecord) -> Finding | None:
             fix_more=[_SET_EPOCH],
             how_to_check="Collect the samples that each rank draws in an epoch. If no sample is "
             "on two ranks, this finding is wrong.",
+            gives=_FEWER_STEPS(ranks=recorded.ranks),
         )
     return None
 
@@ -219,6 +221,7 @@ def missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
             ],
             fix=_SET_EPOCH,
             how_to_check="Print the indices of two epochs. If they differ, this finding is wrong.",
+            gives="batches that differ from epoch to epoch",
         )
     return None
 
@@ -248,6 +251,7 @@ def schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
             fix_more=[_CALLS(calls=steps)],
             how_to_check="If the training was meant to stop before its schedule ends, this "
             "finding is wrong.",
+            gives="a schedule that ends with the training",
         )
     return None
 

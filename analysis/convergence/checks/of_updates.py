@@ -43,6 +43,7 @@ _SAME_RATIO = Sentence(
     updates=COUNT,
 )
 _REPEATS = Sentence("the batch of all {parts} only repeats the samples of one", parts=PART)
+_DIFFERENT = Sentence("{parts} times as many different samples per update", parts=COUNT)
 _NEW_MICRO_BATCH = ["Draw a new micro-batch for each backward."]
 _OWN_SAMPLES = [
     "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of shuffle=True.",
@@ -207,6 +208,7 @@ def same_data(recorded: TrainingRecord) -> Finding | None:
         fix_more=others,
         how_to_check="Print the sample indices that each rank or micro-batch uses in one update. "
         "If they differ, this finding is wrong.",
+        gives=_DIFFERENT(parts=recorded.norms.parts),
     )
 
 
@@ -243,4 +245,5 @@ def sum_not_mean(recorded: TrainingRecord) -> Finding | None:
         fix_more=[_DIVIDE(ranks=norms.parts)],
         how_to_check="If the loss is a sum over samples by design and the learning rate is tuned "
         "for it, this finding is wrong.",
+        gives="the learning rate that was set",
     )

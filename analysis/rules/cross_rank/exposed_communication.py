@@ -460,6 +460,7 @@ SLOW_RULE: Rule[RankFacts] = Rule(
     bound="Bound by the network",
     lifts=frozenset({"step"}),
     needs=Needs.NETWORK,
+    action="check the transport",
 )
 RULE: Rule[RankFacts] = Rule(
     _RULE_ID,
@@ -468,4 +469,5 @@ RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/transfer", "exposed_transfer"),
     bound="Bound by communication",
     lifts=frozenset({"step"}),
+    action="communicate less",
 )

@@ -83,7 +83,10 @@ _MEAN = Sentence(
 _WHOLE_HOST = "all ranks on its host are late, and no others"
 _TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
 _CHANGES = Sentence(
-    "the slow rank changes from step to step, and {varies} varies most", varies=PART
+    "ranks wait up to {part} of {whole} for the slowest, which changes: {varies} varies most",
+    part=PERCENT,
+    whole=PART,
+    varies=PART,
 )
 _WAITING = Sentence(
     "of the time that rank {rank} spends in collectives, {waiting} is waiting and {moving} data "
@@ -153,7 +156,7 @@ def _more(phase: str, traced: bool) -> list[str]:
 
 def _changing(facts: RankFacts) -> Finding | None:
     """Find ranks that are late in turns."""
-    if not facts.late or _straggler(facts) is not None:
+    if not facts.late or facts.waiting is None or _straggler(facts) is not None:
         return None
     told = answer(facts.comm, "no_late_rank")
     phases: dict[str, float] = {}
@@ -166,7 +169,10 @@ def _changing(facts: RankFacts) -> Finding | None:
         _SPREAD,
         None if told is None else told.gain_s,
         told,
-        said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
+        said=[
+            _CHANGES(part=facts.waiting.share, whole=facts.whole, varies=varies),
+            f"late are {describe_late_ranks(facts.late)}",
+        ],
         fixes=_CHANGING.get(phase, _NOW_AND_THEN[::-1] if phase in _MODEL else _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
         "finding is wrong.",
@@ -400,6 +406,7 @@ RULE: Rule[RankFacts] = Rule(
     bound="Bound by a late rank",
     lifts=frozenset({"step"}),
     needs=Needs.CLOCKS,
+    action="speed up the late rank",
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
     _SPREAD,
@@ -409,4 +416,5 @@ SPREAD_RULE: Rule[RankFacts] = Rule(
     bound="Bound by late ranks",
     lifts=frozenset({"step"}),
     needs=Needs.CLOCKS,
+    action="balance the ranks",
 )

@@ -148,5 +148,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/augment/cpu", "sample/augment/run_queue"),
     supposing="if augmentation took no time",
     of_input=True,
-    called="slow augmentation",
+    action="make transforms cheaper",
 )

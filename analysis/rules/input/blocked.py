@@ -203,5 +203,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=AS_MUCH_CPU,
     time=Time.IDLE,
     of_input=True,
-    called="waits of samples",
+    action="let samples wait less",
 )

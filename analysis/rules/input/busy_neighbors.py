@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait,
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
+from feedline.analysis.sentences import CPUS, NUMBER, PERCENT, Sentence
 
 _RULE_ID = "busy_neighbors"
 _NO_ROOM = "they hold CPUs that more loader workers would use"
@@ -31,7 +31,7 @@ _SAYS = Sentence(
     cpus=CPUS,
 )
 _WAITS = Sentence(
-    "{waits} of each {step} step is spent waiting for those CPUs", waits=TIME, step=TIME
+    "{part} of each step is spent waiting for CPUs that other programs use", part=PERCENT
 )
 _THREADS_WAIT = "the threads of the training wait for those CPUs"
 _STOP = (
@@ -62,11 +62,12 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     if weight is Severity.INFO:
         return None
-    waits = _WAITS(waits=queues_s, step=mean_s)
-    if kept_s > queues_s:  # what can be saved is the time of the other effect
-        waits = _THREADS_WAIT
+    uses = _SAYS(others=use.others, cpus=use.affinity or use.allowed)
     held_s = queues_s if queues and kept_s <= queues_s else None
-    effects = [effect for effect, has in ((waits, queues), (_NO_ROOM, kept)) if has]
+    if held_s is not None:
+        message, *more = _WAITS(part=held_s / mean_s), uses
+    else:  # what can be saved is the time of the other effect
+        message, *more = uses, *([_THREADS_WAIT] if queues else [])
     advice = _advice(facts, kept_s)
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
@@ -97,8 +98,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(others=use.others, cpus=use.affinity or use.allowed),
-        more=effects,
+        message=message,
+        more=[*more, *([_NO_ROOM] if kept else [])],
         evidence=measured(found),
         fix=_THEN.format(settings=as_code(advice)) if advice else _STOP,
         fix_more=[*_loader(facts, advice), *_WHICH] if advice else [_RECORD],
@@ -218,5 +219,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     needs=Needs.OTHER_PROGRAMS,
     of_others=True,
-    called="other programs on the CPUs",
+    action="stop the other programs",
 )

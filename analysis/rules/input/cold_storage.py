@@ -140,4 +140,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=AS_MUCH_CPU | {"ceiling"},
     time=Time.IDLE,
     of_input=True,
+    action="read from faster storage",
 )

@@ -221,7 +221,7 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     states=Statement.CPUS_FULL,
     without_gain_of_workers=_NO_MORE_WORKERS,
-    called="samples take much CPU time",
+    action="make samples cheaper",
 )
 
 QUOTA_RULE: Rule[RuleInputs] = Rule(
@@ -238,5 +238,5 @@ QUOTA_RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     states=Statement.CPUS_FULL,
     without_gain_of_workers=_NO_MORE_WORKERS,
-    called="CPU quota used up",
+    action="raise the CPU quota",
 )

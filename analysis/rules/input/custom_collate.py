@@ -122,5 +122,5 @@ RULE: Rule[RuleInputs] = Rule(
     time=Time.NEEDLESS,  # a copy more
     lifts=CHEAPER | {"step", "ceiling"},
     of_input=True,
-    called="a copy more of each batch",
+    action="collate without a copy",
 )

@@ -166,5 +166,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/decode/cpu", "sample/decode/run_queue"),
     supposing="if decoding took no time",
     of_input=True,
-    called="slow decoding",
+    action="use a faster decoder",
 )

@@ -28,7 +28,7 @@ _ITERATOR = (
     "Make the iterator once, before the loop: batches = iter(loader); in each step, next(batches)."
 )
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
-_FIRST = Sentence(", with {first} to its first batch", first=TIME)
+_FIRST = Sentence(", and the first batch takes {first}", first=TIME)
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
 _ONE_DATASET = "Make one dataset for all epochs, so that its workers can stay."
@@ -197,4 +197,5 @@ RULE: Rule[RuleInputs] = Rule(
     by_settings=True,
     lifts=CHEAPER | {"step"},
     of_input=True,
+    action="keep the workers",
 )

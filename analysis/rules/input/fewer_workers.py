@@ -149,4 +149,5 @@ RULE: Rule[RuleInputs] = Rule(
     by_settings=True,
     lifts=CHEAPER | {"step"},  # handing over takes CPU time, too
     of_input=True,
+    action="use fewer workers",
 )

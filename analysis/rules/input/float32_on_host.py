@@ -115,4 +115,5 @@ RULE: Rule[RuleInputs] = Rule(
     ),
     lifts=CHEAPER | {"step", "gpu", "ceiling"},
     of_input=True,
+    action="convert whole batches",
 )

@@ -170,5 +170,4 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     lifts=EVERY_LIMIT,
     of_input=True,
-    called="input, cause unknown",
 )

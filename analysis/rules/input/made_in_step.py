@@ -141,4 +141,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("input",),
     of_input=True,
     states=Statement.INPUT_IN_STEP,
+    action="make batches in fewer calls",
 )

@@ -139,5 +139,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
     time=Time.NEEDLESS,  # calls for each sample
     of_input=True,
-    called="samples fetched one by one",
+    action="make batches in one call",
 )

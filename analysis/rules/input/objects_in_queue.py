@@ -106,4 +106,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/transport", "transport", "wait/in_transit", "wait/handover"),
     lifts=CHEAPER | {"step", "ceiling"},
     of_input=True,
+    action="send tensors from workers",
 )

@@ -108,4 +108,5 @@ RULE: Rule[RuleInputs] = Rule(
     time=Time.NEEDLESS,
     of_input=True,
     ends=frozenset({Waste.PIXELS, Waste.PAGE_FAULTS}),  # smaller images spare their page faults
+    action="store smaller images",
 )

@@ -104,5 +104,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/read",),
     time=Time.IDLE,
     of_input=True,
-    called="bytes read for nothing",
+    action="read only what is used",
 )

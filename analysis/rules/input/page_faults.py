@@ -101,5 +101,5 @@ RULE: Rule[RuleInputs] = Rule(
     time=Time.NEEDLESS,
     of_input=True,
     ends=frozenset({Waste.PAGE_FAULTS}),
-    called="new memory for each sample",
+    action="keep memory in the process",
 )

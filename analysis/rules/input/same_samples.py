@@ -10,7 +10,7 @@ from feedline.analysis.sentences import COUNT, NAME, NUMBER, Sentence
 _RULE_ID = "same_samples"
 
 _SAME = Sentence(
-    "{workers} workers deliver the same samples: the model sees each {times} times per epoch",
+    "{workers} workers deliver the same samples: the model sees each sample {times} times per epoch",
     workers=COUNT,
     times=COUNT,
 )
@@ -27,6 +27,7 @@ _FEWER = Sentence(
     "of {rate} samples per second, {different} are different", rate=NUMBER, different=NUMBER
 )
 _EPOCH = Sentence("an epoch takes {times} times as many steps", times=COUNT)
+_DIFFERENT = Sentence("{times} times as many different samples per step", times=COUNT)
 _SPLIT = Sentence(
     "Split the stream between workers in {function}, with get_worker_info().", function=NAME
 )
@@ -94,6 +95,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix_more=others,
         how_to_check=_PRINT,
         place=cheaper.place_of_samples(facts),
+        gives=_DIFFERENT(times=same.times),
     )
 
 
@@ -123,4 +125,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Misconfigured",
     in_part=False,
     lifts=frozenset(),
+    action="split the stream",
 )

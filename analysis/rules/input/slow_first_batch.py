@@ -89,4 +89,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("wait/first_batch",),
     of_input=True,
     supposing="with a first batch that is made as fast as the others",
+    action="make first batches sooner",
 )

@@ -92,4 +92,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=CHEAPER | {"step", "gpu"},
     time=Time.IDLE,
     of_input=True,
+    action="find what slows this stage",
 )

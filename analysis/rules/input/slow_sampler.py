@@ -255,5 +255,11 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    _RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
+    _RULE_ID,
+    check,
+    change,
+    claims=("sampler",),
+    lifts=CHEAPER | {"step"},
+    of_input=True,
+    action="make the sampler cheaper",
 )

@@ -152,4 +152,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=CHEAPER | {"ceiling"},
     time=Time.IDLE,
     of_input=True,
+    action="pack the small files",
 )

@@ -96,4 +96,5 @@ RULE: Rule[RuleInputs] = Rule(
     by_settings=True,
     lifts=AS_MUCH_CPU,
     of_input=True,
+    action="take batches in any order",
 )

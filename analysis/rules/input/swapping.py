@@ -111,4 +111,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=CHEAPER | {"step"},
     time=Time.IDLE,
     of_input=True,
+    action="use less memory",
 )

@@ -115,4 +115,5 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.ENVIRONMENT,
     lifts=CHEAPER | {"step"},
     of_input=True,
+    action="use fewer helper threads",
 )

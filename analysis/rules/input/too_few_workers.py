@@ -226,4 +226,5 @@ RULE: Rule[RuleInputs] = Rule(
     by_settings=True,
     lifts=AS_MUCH_CPU,
     of_input=True,
+    action="change num_workers",
 )

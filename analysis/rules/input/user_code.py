@@ -151,5 +151,5 @@ RULE: Rule[RuleInputs] = Rule(
     supposing="if this function took half of its time",
     of_input=True,
     free=free,
-    called="slow function",
+    action="speed up this function",
 )

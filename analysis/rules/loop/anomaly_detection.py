@@ -54,5 +54,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Slowed by anomaly detection",
     lifts=LESS_TO_COMPUTE,
     supposing="if no stacks were kept",
-    called="anomaly detection",
+    action="turn off anomaly detection",
 )

@@ -159,5 +159,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=LESS_TO_COMPUTE,
     supposing="if this call took no time",
     free=free,
-    called="a slow call in the model",
+    action="speed up this call",
 )

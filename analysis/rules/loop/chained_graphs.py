@@ -70,5 +70,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by graphs of past steps",
     lifts=LESS_TO_COMPUTE,
     supposing="if each backward took as long as the first",
-    called="graphs of past steps",
+    action="detach the state",
 )

@@ -88,5 +88,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by checkpoints",
     lifts=LESS_TO_COMPUTE,
     supposing="if saving took no time",
-    called="checkpoints",
+    action="save less often",
 )

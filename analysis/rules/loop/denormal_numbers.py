@@ -63,5 +63,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Slowed by denormal numbers",
     lifts=LESS_TO_COMPUTE,
     supposing="if all steps took as long as those before there were such numbers",
-    called="denormal numbers",
+    action="flush denormal numbers",
 )

@@ -75,5 +75,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by computing in float64",
     lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took half of its time",
-    called="float64",
+    action="compute in float32",
 )

@@ -90,5 +90,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by a forward pass whose graph is dropped",
     lifts=LESS_TO_COMPUTE,
     free=free,
-    called="a forward pass whose graph is dropped",
+    action="spare this forward pass",
 )

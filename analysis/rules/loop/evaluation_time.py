@@ -166,4 +166,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=frozenset(),
     in_part=False,
     outside_steps=True,
+    action="evaluate less often",
 )

@@ -92,4 +92,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="GPU-bound",
     lifts=frozenset({"gpu", "step"}),
     supposing="if these products took no time",
+    action="allow TF32 or bfloat16",
 )

@@ -141,4 +141,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by garbage collection",
     lifts=LESS_TO_COMPUTE,
     supposing="if nothing were collected while steps run",
+    action="collect garbage less often",
 )

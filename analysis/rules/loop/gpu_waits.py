@@ -87,4 +87,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Host-bound",
     lifts=frozenset({"step"}),
     supposing="if the GPU never waited",
+    action="launch fewer kernels",
 )

@@ -44,4 +44,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     lifts=frozenset(),
     ends_training=True,
+    action="keep fewer batches",
 )

@@ -136,4 +136,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     lifts=frozenset(),
     ends_training=True,
+    action="let workers keep less",
 )

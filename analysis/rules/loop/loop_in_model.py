@@ -99,5 +99,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by a Python loop in the model",
     lifts=LESS_TO_COMPUTE,
     supposing="if the loop took no time",
-    called="a loop in the model",
+    action="replace this Python loop",
 )

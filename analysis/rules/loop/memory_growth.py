@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
@@ -22,7 +21,7 @@ _GRAPHS_KEPT = Sentence(
 )
 _EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
 _EVERY = Sentence("every {steps} steps", steps=COUNT)
-_UNTIL = Sentence(", and memory is full in about {steps} ({left})", steps=PART, left=TIME)
+_UNTIL = Sentence(": memory is full in {left}", left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -123,6 +122,7 @@ def check(facts: RuleInputs) -> Finding | None:
         if known
         else grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
         how_to_check=_check(grown),
+        gives="memory that does not grow",
     )
 
 
@@ -178,7 +178,7 @@ def _alive(grown: MemoryGrowth) -> float | None:
 def _until(grown: MemoryGrowth) -> str:
     if grown.steps_left is None or grown.seconds_left is None or _comes_to_an_end(grown):
         return ""
-    return _UNTIL(steps=f"{count(_rounded(grown.steps_left))} steps", left=grown.seconds_left)
+    return _UNTIL(left=grown.seconds_left)
 
 
 def _comes_to_an_end(grown: MemoryGrowth) -> bool:
@@ -263,4 +263,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     lifts=frozenset(),
     ends_training=True,
+    action="keep less memory",
 )

@@ -51,11 +51,7 @@ _MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
 _LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
-_FUSED_CALL = Sentence(
-    "Create it with torch.optim.{optimizer}(..., fused=True), usually 1.5 to 5 times as fast on a "
-    "CPU.",
-    optimizer=NAME,
-)
+_FUSED_CALL = Sentence("Create it with torch.optim.{optimizer}(..., fused=True).", optimizer=NAME)
 
 _MIN_SHARE = 0.20  # of the mean step
 #: Times as fast as tensor by tensor that fused updates were, the median of nine
@@ -268,5 +264,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("optimizer",),
     bound="Bound by the optimizer",
     lifts=LESS_TO_COMPUTE,
-    called="slow optimizer",
+    supposing="with a faster update",
+    action="make the update cheaper",
 )

@@ -291,5 +291,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=LESS_TO_COMPUTE,
     supposing="if this code took no time",
     free=free,
-    called="slow code in the loop",
+    action="speed up this code",
 )

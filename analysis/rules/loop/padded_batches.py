@@ -10,8 +10,7 @@ from feedline.analysis.sentences import PERCENT, Sentence
 _RULE_ID = "padded_batches"
 
 _SAYS = Sentence(
-    "{part} of a batch is padding that none of its rows needs, and the model takes {of_step} of the "
-    "step",
+    "{part} of a batch is needless padding, and the model takes {of_step} of the step",
     part=PERCENT,
     of_step=PERCENT,
 )
@@ -76,5 +75,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by computing padding",
     lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took as much less as there is padding",
-    called="padding",
+    action="pad less",
 )

@@ -13,7 +13,7 @@ from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 _RULE_ID = "periodic_stall"
 
 _SAYS = Sentence(
-    "every {steps}, one step takes {longer} longer, which is {part} of the time of all steps",
+    "every {steps}, one step takes {longer} longer: {part} of the time of all steps",
     steps=PART,
     longer=TIME,
     part=PERCENT,
@@ -136,4 +136,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by periodic work",
     lifts=LESS_TO_COMPUTE,
     supposing="if these steps took as long as the others",
+    action="do this less often",
 )

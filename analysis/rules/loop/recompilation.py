@@ -148,4 +148,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by compilation",
     lifts=LESS_TO_COMPUTE,
     supposing="if nothing were compiled after the first step",
+    action="avoid recompiling",
 )

@@ -70,5 +70,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Slowed by activation checkpointing",
     lifts=LESS_TO_COMPUTE,
     supposing="if nothing were repeated",
-    called="activation checkpointing",
+    action="checkpoint fewer layers",
 )

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import BACKWARD
-from feedline.analysis.sentences import COUNT, TIME, Sentence
+from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 
 _RULE_ID = "unused_gradients"
 
@@ -15,9 +15,9 @@ _MIN_SHARE = 0.2
 #: on takes as long as computing those of parameters.
 _UNUSED = 0.5
 
-_SAYS = Sentence(
-    "gradients of {elements} parameters are computed, and cleared before an update uses them",
-    elements=COUNT,
+_SAYS = Sentence("up to {part} of the step computes gradients that no update uses", part=PERCENT)
+_CLEARED = Sentence(
+    "those of {elements} parameters are cleared before an update uses them", elements=COUNT
 )
 _TAKES = Sentence(
     "the backward passes that compute them, and perhaps others, take {took} per step",
@@ -45,8 +45,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(elements=unused.elements),
-        more=[_TAKES(took=took_s)],
+        message=_SAYS(part=took_s / step.mean_s),
+        more=[_CLEARED(elements=unused.elements), _TAKES(took=took_s)],
         evidence=[
             Evidence("elements", "parameters of these gradients", float(unused.elements), "1"),
             Evidence("elements_share", "share of all that are trained", unused.share, SHARE),
@@ -74,8 +74,8 @@ RULE: Rule[RuleInputs] = Rule(
     check,
     change,
     claims=(BACKWARD,),
-    bound="Bound by gradients that no update uses",
+    bound="Bound by unused gradients",
     lifts=LESS_TO_COMPUTE,
     supposing="if these backward passes took no time",
-    called="unused gradients",
+    action="skip unused gradients",
 )

@@ -60,5 +60,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Slowed by find_unused_parameters",
     lifts=LESS_TO_COMPUTE,
     supposing="if DistributedDataParallel did not look for them",
-    called="looking for unused parameters",
+    action="find_unused_parameters=False",
 )

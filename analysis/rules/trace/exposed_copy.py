@@ -102,5 +102,10 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    _RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies"
+    _RULE_ID,
+    check,
+    change,
+    claims=("exposed_copy",),
+    bound="Bound by copies",
+    action="copy from pinned memory",
 )

@@ -67,4 +67,5 @@ RULE: Rule[TraceFacts] = Rule(
     claims=("host_launch",),
     bound="Host-bound",
     bound_or_input="Host-bound, or input-bound",
+    action="launch fewer kernels",
 )

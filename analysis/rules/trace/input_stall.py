@@ -1,7 +1,7 @@
 """The device stands still because the main thread waits for its loader."""
 
 from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.sentences import NUMBER, PART, PERCENT, Sentence
@@ -59,11 +59,11 @@ def check(facts: TraceFacts) -> Finding | None:
                 ]
             ),
         ],
-        fix="Record the training with `feedline run`: it shows what making a batch consists of, "
-        "and what its workers wait for.",
+        fix="Raise num_workers, or make samples cheaper: `feedline run` shows which of them helps.",
         how_to_check="Train on one batch that stays in memory. If the step is no faster, this "
         "finding is wrong.",
         cost_s=facts.cost_s("input"),
+        cost_kind=CostKind.BOUND,
     )
 
 
@@ -76,4 +76,11 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(_RULE_ID, check, change, claims=("input",), needs=Needs.TRACED_INPUT)
+RULE: Rule[TraceFacts] = Rule(
+    _RULE_ID,
+    check,
+    change,
+    claims=("input",),
+    needs=Needs.TRACED_INPUT,
+    action="make the input faster",
+)

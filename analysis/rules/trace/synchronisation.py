@@ -58,5 +58,10 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    _RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization"
+    _RULE_ID,
+    check,
+    change,
+    claims=("synchronising",),
+    bound="Bound by synchronization",
+    action="synchronize less often",
 )
