@@ -159,7 +159,7 @@ def test_the_report_has_budget_device_and_input_of_each_rank(two, tmp_path, caps
     assert report["step"]["boundary"] == "profiler_step"
     assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"])
     assert "input_stall" in [finding["cause"] for finding in report["findings"]]
-    assert "\nAlso    input stall" in capsys.readouterr().out
+    assert "\nAlso    make the input faster" in capsys.readouterr().out
 
 
 def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, capsys):
