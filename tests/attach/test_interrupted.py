@@ -106,7 +106,8 @@ def test_a_training_that_span_without_a_step_names_the_function_that_it_was_in(s
     assert verdict["fix"].startswith("Look for a loop there that never ends")
 
 
-@pytest.mark.parametrize("kind", ["ahead", pytest.param("exception", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["ahead", "exception"])
 def test_a_rank_that_waited_for_another_is_named_with_its_line(kind, start, tmp_path):
     program = recorded(start, tmp_path, "--", sys.executable, *RANKS, "hangs.py", kind)
     time.sleep(HANGS_S)

@@ -8,6 +8,7 @@ from feedline.profiler.attach.same_python import OtherPython, SamePython
 from feedline.profiler.attach.watch import watch
 
 
+@pytest.mark.long
 @pytest.mark.skipif(py_spy.program() is None, reason="py-spy is not installed")
 def test_another_python_is_read_by_py_spy(start, monkeypatch):
     def refuses(self: object, pid: int) -> int:

@@ -79,6 +79,7 @@ def test_a_training_with_slow_batches_does_not_hang(start, tmp_path):
     assert not seen["stuck"]
 
 
+@pytest.mark.long
 def test_a_training_that_ends_meanwhile_does_not_hang(start, tmp_path):
     seen = attach(start("slow_dataset.py", 1, "fork", 15, 5).pid, tmp_path, 60)
 

@@ -43,7 +43,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     )
 
 
-@pytest.mark.parametrize("phase", ["wait", "forward"])
+@pytest.mark.parametrize("phase", [pytest.param("wait", marks=pytest.mark.long), "forward"])
 def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(
     tmp_path, phase, warm_python
 ):

@@ -40,7 +40,12 @@ def recorded(tmp_path_factory, warm_python):
     return record
 
 
-@pytest.mark.parametrize("way", CONCLUSIONS)
+SHORT = ("ddp", "alone")
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(one, marks=[pytest.mark.long] * (one not in SHORT)) for one in CONCLUSIONS]
+)
 def test_ranks_that_share_no_work_have_no_efficiency(recorded, way, tmp_path, capsys):
     runs, out = recorded(way), tmp_path / "scale.json"
 

@@ -27,6 +27,7 @@ def test_a_rank_that_leaves_with_collectives_in_flight_ends_as_it_would_alone(tm
     assert len(ranks[1].collectives.table) == 5
 
 
+@pytest.mark.long
 def test_a_group_is_destroyed_with_a_collective_in_flight_as_it_would_be_alone(tmp_path):
     ranks = launch(tmp_path, "destroyed_in_flight.py", 2, warm=None)
     say_what_went_wrong(ranks)

@@ -195,6 +195,7 @@ def test_a_process_that_was_killed_while_it_waited_for_its_first_batch(programs)
     assert "which waits for a lock at train.py" in made.verdict.cause
 
 
+@pytest.mark.long
 def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a_sample(programs):
     programs.write(item="wait() if index == 81 else time.sleep(0.001)", workers=2)
 
@@ -211,6 +212,7 @@ def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a
     assert made.workers.samples == 4 * made.workers.batches
 
 
+@pytest.mark.long
 def test_a_main_process_that_stops_after_some_steps(programs):
     programs.write(step="step == 20 and wait()")
 
@@ -248,6 +250,7 @@ def test_a_program_that_stops_in_its_first_step(programs):
     assert [finding.fix for finding in made.findings] == ["", ""]
 
 
+@pytest.mark.long
 def test_a_program_that_does_something_else_after_its_steps_does_not_hang(programs):
     programs.write(samples=20)
     programs.script.write_text(f"{programs.script.read_text()}\ntime.sleep({LONG_S + 0.5})\n")

@@ -141,6 +141,7 @@ def test_a_data_set_and_batches_that_raise_when_they_are_looked_at(workshop):
     check_trained(workshop, script, steps=16, samples=64)  # the first dimension of a tensor
 
 
+@pytest.mark.long
 def test_a_loader_is_pickled_while_another_starts_its_workers(workshop):
     script = workshop.write(
         "train.py",

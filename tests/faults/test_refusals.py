@@ -75,7 +75,7 @@ def test_overwriting_leaves_nothing_of_the_older_run(finished):
     assert finished.report_again()["throughput"]["steps"] == 0
 
 
-@pytest.mark.parametrize("strict", [(), ("--strict",)])
+@pytest.mark.parametrize("strict", [(), pytest.param(("--strict",), marks=pytest.mark.long)])
 def test_a_run_that_is_still_going_on_is_never_overwritten(workshop, strict):
     process = workshop.start(
         *FEEDLINE,

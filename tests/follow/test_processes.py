@@ -128,6 +128,7 @@ def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path, warm_python):
     assert not (tmp_path / "run" / "training-1").exists()
 
 
+@pytest.mark.long
 def test_a_rank_that_joins_its_group_late_is_recorded_with_it(tmp_path, warm_python):
     program = """
 import torch.distributed as dist, torch.multiprocessing as mp
@@ -146,6 +147,7 @@ if __name__ == "__main__":
     assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
 
 
+@pytest.mark.long
 def test_a_launcher_that_is_its_own_first_rank_is_one_training(tmp_path, warm_python):
     """As Lightning's: the script starts itself again for the other ranks."""
     program = """
@@ -252,6 +254,7 @@ if __name__ == "__main__":
     ]
 
 
+@pytest.mark.long
 def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path, warm_python):
     program = """
 import subprocess, time
@@ -307,6 +310,7 @@ if __name__ == "__main__":
     } == {"ended"}
 
 
+@pytest.mark.long
 def test_another_feedline_below_keeps_its_run_and_is_named_by_the_first(tmp_path):
     ended = run(
         tmp_path,

@@ -71,6 +71,7 @@ def bench(tmp_path):
     return Bench(tmp_path / "work", tmp_path / "checkouts")
 
 
+@pytest.mark.long
 def test_a_program_that_sleeps_for_its_samples_is_counted_and_judged(bench):
     measured = bench.run(PROGRAM)
 
@@ -83,6 +84,7 @@ def test_a_program_that_sleeps_for_its_samples_is_counted_and_judged(bench):
     assert "**1 programs: steps and samples are right in 1" in page([measured])
 
 
+@pytest.mark.long
 def test_counts_that_a_plain_run_does_not_have_are_a_problem_of_the_manifest(bench):
     measured = bench.run(replace(PROGRAM, trainings=((11, 44),)))
 

@@ -117,6 +117,7 @@ def test_all_batches_of_an_accumulating_step_count(recorded):
     )
 
 
+@pytest.mark.long
 def test_short_steps_that_are_mostly_counted_have_it_too(recorded):
     made = Timed()
     report, main = recorded(lambda: train(at_the_end(made.get_batch), 1500))

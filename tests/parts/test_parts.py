@@ -234,6 +234,7 @@ def test_an_optimizer_for_each_parameter_is_one_training(record):
     assert record(train).counts == [(1, 8)]
 
 
+@pytest.mark.long
 def test_each_gan_of_a_sweep_is_one_training(record):
     def sweep():
         for _ in range(18):
@@ -296,6 +297,7 @@ def test_parameters_can_be_swapped_after_an_update(record):
     record(train)
 
 
+@pytest.mark.long
 def test_sums_are_exact_where_windows_were_forgotten(record, monkeypatch):
     monkeypatch.setenv("FEEDLINE_RESTS", "0")
     monkeypatch.setattr(session, "Segment", functools.partial(Segment, capacity_bytes=256 * 1024))

@@ -21,7 +21,9 @@ FAULTS = {
 SLOWER = 1.5
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, marks=[pytest.mark.long] * (one == "denormal")) for one in FAULTS]
+)
 def test_it_is_named_with_its_fix_and_not_in_a_training_without_it(warm_python, fault, tmp_path):
     cause, line, fix = FAULTS[fault]
 

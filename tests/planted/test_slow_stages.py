@@ -36,7 +36,12 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+SLOW = ("format", "pickled")
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, marks=[pytest.mark.long] * (one in SLOW)) for one in FAULTS]
+)
 def test_the_stage_is_named_with_why_it_takes_so_long_and_its_fix_is_faster(
     warm_python, fault, tmp_path
 ):

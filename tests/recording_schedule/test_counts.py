@@ -125,7 +125,7 @@ def test_accumulation_makes_one_step_of_four_batches(recorded):
     assert (report.throughput.steps, report.throughput.samples) == (500, 4000)
 
 
-@pytest.mark.parametrize("critics", [1, 3])
+@pytest.mark.parametrize("critics", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch, critics):
     generator, critic = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
     optimizers = [torch.optim.SGD(model.parameters(), lr=1e-3) for model in (generator, critic)]

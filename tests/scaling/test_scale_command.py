@@ -233,6 +233,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, monkeypatch, capsys):
     (tmp_path / "train.py").write_text(TRAINING)
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,9 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.stack_format import LOG, helper_of
 
 
-@pytest.mark.parametrize("method", ["none", "fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["none", "fork", "spawn", pytest.param("forkserver", marks=pytest.mark.long)]
+)
 def test_a_function_of_the_dataset_is_seen_where_it_runs(recorded, tmp_path, method):
     assert recorded(method, "sum").returncode == 0
 

@@ -139,6 +139,7 @@ def test_every_arm_names_controls_that_are_there_and_its_letter_is_its_own():
     assert [arm.letter for arm in ARMS if not arm.control] == ["A"]
 
 
+@pytest.mark.long
 def test_two_processes_find_what_one_finds_and_an_interrupt_ends_them(small):
     chosen, one, two = [SHORT["C"], SHORT["H"]], [], []
     race.race(chosen, [0, 1], small, 1, lambda *_: None, one)
