@@ -352,7 +352,7 @@ def test_a_stage_that_the_program_names_may_be_input(recorded):
 
     def loads(number):
         with feedline.stage("load"):
-            time.sleep(0.01)
+            time.sleep(0.04)
         return x * number
 
     report, _ = recorded(lambda: trained_on(loads(number) for number in range(20)))

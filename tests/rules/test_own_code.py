@@ -178,6 +178,7 @@ def test_evaluation_without_such_a_call_says_where_most_of_it_is_spent(tmp_path)
 
     assert finding.fix.startswith("Run evaluation less often")
     assert any("spent in score() at" in sentence for sentence in finding.more)
+    assert {"line_share", "line_share_end"} <= {one.id for one in finding.evidence}
 
 
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():

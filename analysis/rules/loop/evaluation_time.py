@@ -7,7 +7,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.known_call import CallFound, known_call
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.hottest_line import hottest_of_evaluation
+from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_of_evaluation
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
 from feedline.analysis.ledger.view.slow_code import enough, reported
 from feedline.analysis.measure.code_places import EVALUATION
@@ -55,6 +55,7 @@ def check(facts: RuleInputs) -> Finding | None:
         else []
     )
     known = _known(facts)
+    line = hottest_of_evaluation(facts) if known is None else None
     saved_s = known[1] * step.evaluation_s if known else step.evaluation_s
     mostly = part >= _MOST_OF_IT
     return Finding(
@@ -62,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
         message=_SAYS(part=part, how_often=_often(step)),
         more=[
-            *_where(facts, known),
+            *_where(known, line),
             _ARE,
             _STEPS(took=step.evaluation_s, steps=steps_s),
             *parts(named, " in total, outside the model"),
@@ -97,6 +98,7 @@ def check(facts: RuleInputs) -> Finding | None:
                 for one in named
             ),
             *([reported(known[0].call, known[1], "evaluation")] if known else []),
+            *(_spent(line) if line is not None else []),
         ],
         fix=f"{known[0].call.fix}." if known else _LESS_OFTEN,
         fix_more=[_LESS_OFTEN, *_OTHERS] if known else _OTHERS,
@@ -130,13 +132,20 @@ def _known(facts: RuleInputs) -> tuple[CallFound, float] | None:
     return found, found.seconds / tree.weight.seconds
 
 
-def _where(facts: RuleInputs, known: tuple[CallFound, float] | None) -> list[str]:
+def _where(known: tuple[CallFound, float] | None, line: HotLine | None) -> list[str]:
     """Return what takes most of it, and at which line."""
     if known is not None:
         found, part = known
         return [_CALL(part=part, place=f"{found.file}:{found.line}"), found.call.says]
-    line = hottest_of_evaluation(facts)
     return [_MOSTLY(part=line.share, where=line.where)] if line is not None else []
+
+
+def _spent(line: HotLine) -> list[Evidence]:
+    what = f"spent at {line.place}, share of evaluation"
+    return [
+        Evidence("line_share", what, line.share, SHARE, line.place),
+        Evidence("line_share_end", "lower end of its 95 % interval", line.low, SHARE, "lower"),
+    ]
 
 
 def _once_s(step: StepSummary) -> float | None:
