@@ -12,7 +12,7 @@ from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.ledger.finding import GainKind
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.analysis.measure.step_model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, Sampled
 from feedline.analysis.rules.loop import evaluation_time, own_code
 
 MORE = ({}, {"pin_memory": True}, {"num_workers": 0})
@@ -179,6 +179,16 @@ def test_evaluation_without_such_a_call_says_where_most_of_it_is_spent(tmp_path)
     assert finding.fix.startswith("Run evaluation less often")
     assert any("spent in score() at" in sentence for sentence in finding.more)
     assert {"line_share", "line_share_end"} <= {one.id for one in finding.evidence}
+
+
+@pytest.mark.parametrize(("recording_ms", "told"), [(120.0, False), (20.0, True)])
+def test_what_recording_may_have_left_is_no_code_of_the_program(recording_ms, told):
+    found = given(function("lines 49 to 50 (train.py)", 24.0))
+    sampled = Sampled(2700, 60, 6, {}, {}, recording_ms / 1e3)
+
+    finding = own_code.check(replace(found, step=replace(found.step, sampled=sampled)))
+
+    assert (finding is not None) is told
 
 
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():

@@ -79,6 +79,12 @@ _MIN_TRAINING_S = 1.0
 _SHORT_S = 0.002
 
 
+#: Of what recording a step in full takes, which is subtracted: less than this may be left of it. Of
+#: loops that only train, lines between the calls that feedline records kept up to 0.48 of it; of
+#: loops with slow code, 0.72 and more (benchmarks/public_reports, --third, and slow_calls).
+_OF_RECORDING = 0.5
+
+
 def _freed_bytes(facts: RuleInputs) -> float:
     """Return the bytes of a batch in shared memory that the main thread frees.
 
@@ -88,6 +94,10 @@ def _freed_bytes(facts: RuleInputs) -> float:
         return 0.0
     nbytes = shared_bytes(facts)
     return nbytes if nbytes >= _LARGE_BYTES else 0.0
+
+
+def _recording_s(step: StepSummary) -> float:
+    return _OF_RECORDING * step.sampled.recording_s if step.sampled is not None else 0.0
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,6 @@ def named_functions(facts: RuleInputs) -> NamedFunctions | None:
     took_s = (sum(one.s for one in named) - freeing_s) * (1 - queued)
     return (
         NamedFunctions(own, named, took_s, queued, freed_bytes, freeing_s)
-        if took_s >= _MIN_NAMED * step.mean_s
+        if took_s >= max(_MIN_NAMED * step.mean_s, _recording_s(step))
         else None
     )
