@@ -39,9 +39,10 @@ def test_references_leave_no_memory_behind():
 
     refer(10_000)
     before = resident_bytes()
-    refer(100_000)
+    refer(200_000)
 
-    assert resident_bytes() - before < 2_000_000  # what is left of a storage has 100 bytes or more
+    # what is left of a storage has 100 bytes or more; the process may grow for other reasons
+    assert resident_bytes() - before < 10_000_000
 
 
 def test_one_that_was_interrupted_while_it_was_made_is_forgotten_silently(monkeypatch):
