@@ -531,7 +531,7 @@ THIRD = [
     Case(
         "detector",
         "lyuwenyu/RT-DETR/issues/678",
-        "attention gives out weights that nobody uses",
+        "attention returns weights that nobody uses",
         ("call_in_model", "unused_outputs"),
         "self.attention(seen",
         "need_weights",
@@ -571,7 +571,7 @@ THIRD = [
     Case(
         "spikes",
         "NeuroBench/neurobench/issues/184",
-        "hooks that are never removed keep all that layers give out",
+        "hooks that are never removed keep the outputs of all layers",
         ("memory_growth", "call_in_model"),
         "self.seen.append( | register_forward_hook( | Activity(model)",
         "hook",

@@ -11,6 +11,7 @@ from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.torch_internals import NoFunctionModes
 
 _MOST_PAIRS = 64  # of optimizers whose parameters were compared
+_MOST_OPTIMIZERS = 8  # with an update and uncleared gradients: each is compared with all others
 _Seen = tuple[tuple[int, int] | None, ...]
 
 
@@ -28,6 +29,9 @@ class DroppedGradients:
         It has used the gradients of others that have the same parameters, too.
         """
         try:
+            if len(self._left) >= _MOST_OPTIMIZERS and id(optimizer) not in self._left:
+                self._left.clear()  # of a program with one for each layer, say: not known
+                self._looked.clear()
             for other in [other for other in self._left if other != id(optimizer)]:
                 if self._shares(optimizer, other):
                     self._left.pop(other, None)

@@ -89,3 +89,18 @@ def test_what_another_optimizer_of_the_same_parameters_uses_is_not_dropped():
             gradients.updated(of_both)
         assert gradients.cleared(of_one) == (0 if used else 3)
         of_both.zero_grad(set_to_none=False)
+
+
+def test_of_many_optimizers_that_update_before_any_is_cleared_nothing_is_known():
+    """An optimizer for each of 300 parameters would be compared with 299 others in each step."""
+    gradients, optimizers = DroppedGradients(), []
+    for _ in range(12):
+        weight = nn.Parameter(torch.ones(3))
+        weight.grad = torch.ones(3)
+        optimizers.append(torch.optim.SGD([weight], lr=0.1))
+    for one in optimizers:
+        gradients.updated(one)
+    for one in optimizers:
+        one.param_groups[0]["params"][0].grad += 1
+
+    assert [gradients.cleared(one) for one in optimizers] == [0] * 8 + [3] * 4

@@ -96,7 +96,7 @@ def test_small_objects_are_blocks_and_large_ones_are_not(source):
 
 
 def test_figures_that_pyplot_keeps_are_counted(source):
-    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
