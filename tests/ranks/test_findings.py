@@ -16,6 +16,7 @@ from user_code.made_stacks import LOOP, TORCH, stack, training
 import feedline
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict
+from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -67,6 +68,8 @@ def test_another_rank_in_each_step_is_said_so():
         in top.more
         and "only this rank" not in advised(top)
     )
+    (waits,) = [one.value for one in top.evidence if one.id == "waiting_for_rank_share"]
+    assert f"ranks wait up to {percent(waits)} of the step" in top.message
 
 
 def test_a_slow_network_is_told_from_much_to_move():

@@ -27,7 +27,23 @@ def recorded(facts: RuleInputs) -> RankFacts | None:
     late = comm.late if comm.late and comm.late[0].late_steps >= FEWEST_STEPS else []
     most = max(parts, key=lambda rank: parts[rank].wait_s, default=0)
     wait_s = parts[most].wait_s if parts else 0.0
-    waiting = Waiting(most, wait_s, step_s, wait_s / step_s if step_s else 0.0, parts.get(most))
+    share = wait_s / step_s if step_s else 0.0
+    waiting = Waiting(
+        most,
+        wait_s,
+        step_s,
+        share,
+        parts.get(most),
+        evidence=[
+            Evidence(
+                "waiting_for_rank_share",
+                f"rank {most} waits for other ranks",
+                share,
+                SHARE,
+                str(most),
+            )
+        ],
+    )
     return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(facts, comm), facts.code)
 
 
