@@ -124,3 +124,26 @@ def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):
         with pytest.raises(SystemExit):
             parsed(["report", "run", short])
         assert not re.search("--finish|--wait", capsys.readouterr().err)
+
+
+SENTENCE = re.compile(r"(?<!\.\.)(?<=[.?!])\s+")
+MAX_WORDS = 22
+
+
+@pytest.mark.parametrize("command", pages())
+def test_a_sentence_of_it_can_be_read_in_one_breath(command):
+    parser = pages()[command]
+    shown = [action.help for action in parser._actions if action.help != argparse.SUPPRESS]
+    texts = [*shown, *prose(parser.description or ""), *prose(parser.epilog or "")]
+    sentences = [sentence for text in texts for sentence in SENTENCE.split(text)]
+
+    assert [said for said in sentences if len(said.split()) > MAX_WORDS or ";" in said] == []
+
+
+def prose(text: str) -> list[str]:
+    """Paragraphs, and the lines of tables one by one."""
+    return [
+        part
+        for paragraph in text.split("\n\n")
+        for part in (paragraph.splitlines() if "\n  " in paragraph else [paragraph])
+    ]

@@ -38,8 +38,8 @@ def _says(
     return (
         f"the batch of {count(batch)} is {where} the critical batch size, about "
         f"{number(noise.value)} ({number(noise.low)} to {number(noise.high)} over the training). "
-        f"For the same loss, it needs about {number(spent, 2)} times the samples of a very small "
-        f"batch, and about {number(factor, 2)} times the updates of a very large one"
+        f"For equal loss, it needs about {number(spent, 2)} times the samples of a very small "
+        f"batch. It needs about {number(factor, 2)} times the updates of a very large one"
     )
 
 

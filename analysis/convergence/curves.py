@@ -1,6 +1,7 @@
 """Curves of a training: their level at a point, their last value, and what their names tell."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,15 @@ _RISING = (
     "miou",
     "precision",
     "recall",
+)
+_HIGHER_WORDS = ("accuracy", "precision", "recall")  # anywhere in a name
+_LOWER_WORDS = ("loss", "error", "perplexity")
+# or words of names
+_HIGHER_NAMES = frozenset(
+    (*_RISING, *"auprc auroc dice iou kappa mcc meteor mrr ndcg psnr r2 rouge ssim".split())
+)
+_LOWER_NAMES = frozenset(
+    "bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split()
 )
 TRAIN = "train loss"
 
@@ -90,6 +100,16 @@ def is_higher_better(name: str) -> bool:
         "error",
         "err",
     } & set(words_of_name(name))
+
+
+def is_lower_better(name: str) -> bool | None:
+    """Tell whether less is better, as a name says; None: it does not say."""
+    words = {*words_of_name(name), *re.split(r"[^a-z]+", name.lower())}
+    if any(word in name.lower() for word in _LOWER_WORDS) or words & _LOWER_NAMES:
+        return True
+    if any(word in name.lower() for word in _HIGHER_WORDS) or words & _HIGHER_NAMES:
+        return False
+    return None
 
 
 def words_of_name(name: str) -> list[str]:

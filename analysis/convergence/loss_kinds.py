@@ -200,7 +200,7 @@ class _CurveDifference:
         return not self.counts and self.worse > self.floor
 
     def text(self) -> str:
-        noise = f"equal trainings may differ by up to {number(self.margin)}"
+        noise = f"repeated runs may differ by up to {number(self.margin)}"
         return (
             f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
         )

@@ -131,19 +131,19 @@ def _rule(case: AdviceCase) -> tuple[str, str]:
     else:
         factor, fix, name = times, f"lr_rule=linear:{times:.3g}", "linear rule"
     words = (
-        f"multiply the small batch's learning rate by {_rounded(factor)} for {_rounded(times)} "
-        f"times the batch ({name})"
+        f"for a batch {_rounded(times)} times as large, use {_rounded(factor)} times the learning "
+        f"rate"
     )
     if scaled is None:
-        return fix, f"{words}; skip the rule if the learning rate is scaled already"
+        return fix, f"{words}, unless it is scaled already ({name})"
     if factor < _ALREADY * scaled:
         return "", ""
     if scaled > _ALREADY:
         return (
             f"lr_rule=linear:{factor / scaled:.3g}",
-            f"{words}; it is {number(scaled)} times already",
+            f"{words} instead of {number(scaled)} times ({name})",
         )
-    return fix, words
+    return fix, f"{words} ({name})"
 
 
 def _rounded(factor: float) -> str:

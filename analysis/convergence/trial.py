@@ -1,7 +1,6 @@
 """Whether a fix holds: branches of one training with it, without it and with its control, by seed."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,11 +11,6 @@ from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.profiler.noise_scale import mean_interval
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
-_LOWER_WORDS = ("loss", "error", "perplexity")
-# or parts of names
-_LOWER_NAMES = frozenset(
-    "bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split()
-)
 
 
 @dataclass(frozen=True)
@@ -81,23 +75,21 @@ class FixTrial:
     why: str
 
 
-def _is_lower_better(metric: str) -> bool:
-    """Tell whether a number of this name is better when it is smaller."""
-    return any(word in metric.lower() for word in _LOWER_WORDS) or bool(
-        _LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower()))
-    )
-
-
 def usual_metric(runs: Sequence[TrainingRecord]) -> str:
     """Choose a metric that all runs have.
 
-    That is one of the program's own, else the loss of evaluations, else the training's.
+    That is one of the program's own whose name says what is better, else the loss of evaluations,
+    else the training's.
 
     Raises:
         ValueError: no run has any.
     """
     shared = set.intersection(*(set(run.curves) for run in runs)) - {"lr"} if runs else set()
-    own = sorted(shared - {"train loss", "eval loss"})
+    own = sorted(
+        name
+        for name in shared - {"train loss", "eval loss"}
+        if curves.is_lower_better(name) is not None
+    )
     for name in (*own, "eval loss", "train loss"):
         if name in shared:
             return name
@@ -124,7 +116,12 @@ def final_value(run: TrainingRecord, metric: str) -> float:
 
 
 def decide(
-    fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0
+    fix: str,
+    control: str,
+    metric: str,
+    branches: list[Branch],
+    margin: float = 0.0,
+    lower_is_better: bool | None = None,
 ) -> FixTrial:
     """Accept a fix that beats the training as it is and its control, with 95 % confidence each.
 
@@ -137,8 +134,10 @@ def decide(
         metric: what is compared.
         branches: of all arms and seeds.
         margin: what it must be better than the baseline by, in the metric's unit.
+        lower_is_better: of the metric; None: as its name says.
     """
-    lower = _is_lower_better(metric)
+    lower = curves.is_lower_better(metric) if lower_is_better is None else lower_is_better
+    assert lower is not None, metric
     differences = [
         difference
         for than in ("baseline", "control")

@@ -19,15 +19,14 @@ _NICE = 19  # what is done after the training was watched gives way to it
 
 
 class AttachCommand:
-    """Look at a training that already runs, from outside, without changing it.
+    """Inspect a training that is already running, without changing it.
 
-    Prints what the training waits for, and the function and line where its workers spend most time.
-    If the training hangs, it says which process waits for which, and where. PID may be that of a
-    launcher: all ranks on this host are watched.
+    Prints what the training waits for, and the function and line where its workers spend most of
+    their time. If the training hangs, feedline says which process waits for which, and where. PID
+    may be that of a launcher: feedline then watches all ranks on this host.
 
-    Nothing is written into the training, and it is not stopped. For samples/s, and what a fix would
-    give, record the training with `feedline run`. What -o wrote, `feedline report FOLDER` shows
-    again.
+    The training is neither modified nor stopped. To see samples/s and what a fix would gain, record
+    the training with `feedline run`. `feedline report FOLDER` shows again what -o wrote.
 
     Examples:
         feedline attach 4711
@@ -43,13 +42,13 @@ class AttachCommand:
             type=positive,
             default=_SECONDS,
             metavar="S",
-            help="how long to look (default: 30)",
+            help="how many seconds to watch (default: 30)",
         )
         add_output(
             parser,
-            "write what was seen, and stacks for speedscope and flame graphs",
+            "write the result here, with stacks for speedscope and flame graphs",
             metavar="FOLDER",
-            json="what was seen",
+            json="the result",
         )
 
     def run(self, args: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ JOBS: dict[str, dict[str, type[Command]]] = {
         "pack": PackCommand,
     },
     "Test a change": {"verify": VerifyCommand},
-    "Converge with large batches": {
+    "Recover accuracy lost to large batches": {
         f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()
     },
 }
@@ -70,13 +70,21 @@ COMMANDS: dict[str, type[Command]] = {
 _BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
 _READ_RUNS = ("report", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
-_PURPOSE = "Find out what limits a PyTorch training, and what to change."
+_PURPOSE = "Find out what limits a PyTorch training run, and what to change."
 _MORE = """\
 `feedline COMMAND --help` explains a command and its options.
 
-Exit codes: 0 done; 1 no answer possible; 2 wrong usage; 75 cannot be judged (check, verify, scale); 77 over the budget (check) or
-rejected (verify); other codes from 64 to 78 are errors; 130 Ctrl-C. `feedline run` exits with the training's own code. All codes:
-docs/exit-codes.md"""
+exit codes:
+  0         done
+  1         no answer is possible
+  2         wrong usage (verify: also if the unchanged training fails)
+  75        the result cannot be judged (check, verify, scale)
+  77        over the budget (check), or the change is rejected (verify)
+  64 to 78  an error (except 75 and 77)
+  130       Ctrl-C
+
+`feedline run` exits with the training's own code, and `scale` with that of a training that fails.
+docs/exit-codes.md explains all codes."""
 
 
 def perform(words: list[str]) -> int:

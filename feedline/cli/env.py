@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
-    Records a tiny training, and checks everything that feedline can measure in it and on this
-    machine, which takes 5 to 30 s. The last line says whether something important is missing.
+    Records a tiny training to try every measurement on this machine. This takes 5 to 30 s. The last
+    line says whether something important is missing.
 
     Examples:
         feedline env

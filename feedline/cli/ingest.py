@@ -25,11 +25,11 @@ from feedline.profiler.printable import say
 class IngestCommand:
     """Read traces of torch.profiler, Nsight Systems, rocprof, JAX or TensorFlow.
 
-    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls,
-    exposed communication, and which rank the others wait for. A trace that cannot be read is named
-    and skipped; the exit code is then 65.
+    Makes one run folder from the traces (one trace per rank) and prints its report. The report shows
+    input stalls, exposed communication, and which rank the others wait for. A trace that cannot be
+    read is named and skipped, and the exit code is then 65.
 
-    Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
+    Export reports of Nsight Systems first: nsys export --type sqlite report.nsys-rep
 
     Examples:
         feedline ingest traces/rank*.json.gz -o runs/eight
@@ -41,7 +41,7 @@ class IngestCommand:
             "file",
             nargs="+",
             metavar="FILE",
-            help="trace: a path or, for JSON, also an s3:// or other fsspec address",
+            help="path of a trace (JSON: also an s3:// or other fsspec address)",
         )
         reading = parser.add_argument_group("reading")
         reading.add_argument(
@@ -49,7 +49,7 @@ class IngestCommand:
             action="append",
             default=[],
             metavar="FILE=N",
-            help="rank of FILE, if the trace does not say it; may be repeated",
+            help="rank that FILE belongs to, if the trace does not contain it (may be repeated)",
         )
         reading.add_argument(
             "--max-events",
@@ -63,8 +63,8 @@ class IngestCommand:
             "run folder to create (default: runs/FILE-TIME)",
             metavar="RUN",
             json="the report",
-            force="replace an existing run and FILE",
-            quiet="only create the run folder; `feedline report RUN` shows it later",
+            force="overwrite an existing run folder and the --json file",
+            quiet="only create the run folder (`feedline report RUN` shows it later)",
         )
 
     def run(self, args: argparse.Namespace) -> int:

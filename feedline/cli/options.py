@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _Group = argparse._ActionsContainer  # a parser, or one of its groups
 _OVERWRITE = "overwrite existing files"
-_SILENT = "print nothing but errors"
+_SILENT = "print only errors"
 STDOUT = Path("-")
 _MAX_COUNT = 10**9  # of anything that is counted: what is larger was not meant
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -58,7 +58,7 @@ def add_output(
             "--json",
             type=Path if prints else _file_name,
             metavar="FILE",
-            help=f"also write {json} to FILE as JSON{' (-: print only that)' * prints}",
+            help=f"also write {json} to FILE as JSON{' (use - to print only the JSON)' * prints}",
         )
     group.add_argument("-f", "--force", action="store_true", help=force)
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
@@ -70,12 +70,12 @@ def add_rank_pool(group: _Group) -> None:
         "--processes",
         type=at_least(1),
         metavar="N",
-        help="number of processes on this machine (default: one per CPU)",
+        help="number of processes that read ranks here (default: one per CPU)",
     )
     group.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="use the Dask cluster of this scheduler; its workers must see the same file system",
+        help="read ranks on the Dask cluster of this scheduler, whose workers must see the same files",
     )
 
 

@@ -89,10 +89,12 @@ def save_json(path: Path, value: object) -> None:
 
 def name_files(console: "Console", files: Iterable[Path]) -> None:
     """List the result files: the last lines on the screen."""
+    label = "Written"
     for file in files:
         if file == STDOUT:
             continue
-        console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
+        console.print(f"{label:7}  {os.path.relpath(file)}", soft_wrap=True)
+        label = ""
 
 
 class _ProgressLog:

@@ -24,9 +24,11 @@ class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
     Images are stored as they are, not encoded again. Files that are not images or cannot be read are
-    named and left out. The label of an image is its class folder; labels in a table or in a file per
-    image are refused, unless --unlabeled leaves them out. After an interruption, the same command
-    continues where it stopped; until the store is complete, it cannot be opened.
+    named and left out. The label of an image is its class folder. Folders with labels in a table or
+    in a file per image are refused, unless --unlabeled drops those labels.
+
+    After an interruption, the same command continues where it stopped. An incomplete store cannot be
+    opened.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb
@@ -50,16 +52,16 @@ class PackCommand:
         packing.add_argument(
             "--unlabeled",
             action="store_true",
-            help="leave out labels that are in a table or in a file per image",
+            help="pack the images, but drop labels that are in a table or in per-image files",
         )
         packing.add_argument(
             "--strict", action="store_true", help="stop at the first file that cannot be packed"
         )
         add_output(
             parser,
-            "folder to create; must be new or empty",
+            "folder to create (new, empty, or left by an interrupted pack of the same images)",
             metavar="STORE",
-            force="start over if STORE holds a store or part of one",
+            force="replace a store, or a part of one, in this folder",
             required=True,
         )
 

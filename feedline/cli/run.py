@@ -89,9 +89,9 @@ def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
 class RunCommand:
     """Record an unmodified training and report what limits it.
 
-    Without --fix and --set, the training is unchanged. Options before SCRIPT belong to feedline,
-    everything after SCRIPT is passed to the script, and the exit code is the training's own. When it
-    ends, the report is printed and written into the run folder.
+    Put feedline's options before SCRIPT. Everything after SCRIPT is passed to the script. When the
+    training ends, feedline prints the report and writes it into the run folder. The exit code is the
+    training's own. Without --fix and --set, the training is unchanged.
 
     Examples:
         feedline run train.py --epochs 3
@@ -104,7 +104,9 @@ class RunCommand:
             "-m", "--module", action="store_true", help="SCRIPT is a module name, as in `python -m`"
         )
         parser.add_argument(
-            "script", metavar="SCRIPT", help="training script; after `--`, any command"
+            "script",
+            metavar="SCRIPT",
+            help="training script, or any command if `--` comes before it",
         )
         parser.add_argument(
             "args", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"
@@ -117,8 +119,8 @@ class RunCommand:
             metavar="RUN",
             json="the report",
             prints=False,
-            force="replace an existing run and FILE",
-            quiet="do not print the report; it is still written into the run folder",
+            force="overwrite an existing run folder and the --json file",
+            quiet="do not print the report, only write it into the run folder",
         )
 
     def run(self, args: argparse.Namespace) -> int:
@@ -192,31 +194,29 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all "
-        "(default: chosen so that the average sample is "
-        "slowed down by about 5 us)",
+        help="time stages such as decode in every Nth sample (default: as often as costs about 5 us "
+        "per sample on average)",
     )
     group.add_argument(
         "--torch-profiler",
         type=_window,
         metavar="SKIP:ACTIVE",
-        help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; "
-        "or `off` (default: 20:5 on a GPU, else off)",
+        help="profile ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step, or "
+        "`off` (default: 20:5 on a GPU, else off)",
     )
     group.add_argument(
         "--record-argv",
         choices=("masked", "all", "none"),
         default="masked",
-        help="how to store the script's arguments: masked (default) hides values that might "
-        "be private; all stores every argument, "
-        "secrets included; none stores no argument",
+        help="masked: hide arguments of the script that may be private (default). all: store "
+        "secrets, too. none: store no arguments",
     )
     group.add_argument(
         "--no-stacks",
         dest="stacks",
         action="store_false",
-        help="do not sample which lines of code run, which takes at most 2 %% of the training's "
-        "CPU time in the first 20 s and 0.5 %% after that",
+        help="do not sample stacks, so that the report names no lines of code. Sampling takes at "
+        "most 2 %% of the training's CPU time for 20 s, then 0.5 %%",
     )
     group.add_argument(
         "--strict",
@@ -231,22 +231,21 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--fix",
         metavar="NAME=VALUE,...",
-        help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge "
-        "advise` suggests some",
+        help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt (`feedline converge advise` "
+        "suggests some)",
     )
     add_settings(
         group,
         OVERRIDES,
-        "arguments of the training's DataLoader, such as "
-        "num_workers=4,persistent_workers=true; also worker_threads=1, the threads of torch and "
-        "of OpenCV in each worker",
+        "change arguments of the DataLoader, such as num_workers=4,persistent_workers=true. "
+        "worker_threads=1 limits torch and OpenCV in each worker to one thread",
     )
     group.add_argument(
         "--set-at",
         default="",
         metavar="FILE:LINE",
-        help="line that creates the DataLoader to change (default: the training loaders, which "
-        "are those that shuffle or have an IterableDataset)",
+        help="line that creates the DataLoader that --set changes (default: all that shuffle or "
+        "read an IterableDataset)",
     )
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -162,6 +163,15 @@ class NvmlGpus(GaugeSource):
             return
         self._taken.append((index, reading))
         self.units.update({f"gpu{index}/{name}": unit for name, unit in reading.units.items()})
+
+
+def visible_gpu_count() -> int:
+    """Return the number of GPUs that CUDA_VISIBLE_DEVICES leaves; 0 without NVML."""
+    with suppress(Exception):
+        nvml = _import_nvml()
+        nvml.nvmlInit()
+        return len(_visible_gpus(nvml, os.environ.get("CUDA_VISIBLE_DEVICES")))
+    return 0
 
 
 def _visible_gpus(nvml: Any, visible: str | None) -> list[int]:

@@ -59,7 +59,7 @@ def test_what_is_found_is_told_in_order():
         "Try first:",
         "feedline verify",
         "No mistake found",
-        "optimization deficit",
+        "fits the training data less well",
         "critical batch",
         "Fix      --fix lr_rule=noise:batch_factor=8",
         "Control",
@@ -84,6 +84,15 @@ def test_the_time_to_a_target_says_why_a_number_of_workers_has_none():
 
 def test_a_target_that_is_never_reached_is_told():
     assert "never reaches" in " ".join(shown([SMALL], ("train loss", 0.001)).split())
+
+
+@pytest.mark.parametrize(("first", "last", "target"), [(0.1, 0.9, 0.5), (9.0, 1.0, 5.0)])
+def test_a_curve_whose_name_says_nothing_comes_from_its_first_value(first, last, target):
+    one = with_curve(SMALL, "score", np.linspace(first, last, SMALL.updates))
+
+    _, reached = advise_command._choose_run([one], ("score", target))
+
+    assert reached.updates == pytest.approx(SMALL.updates / 2, rel=0.2)
 
 
 def test_a_curve_that_is_not_there_names_those_that_are():

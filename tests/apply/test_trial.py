@@ -1,8 +1,11 @@
 """Accept, reject or inconclusive."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from feedline.analysis.convergence.trial import Branch, _is_lower_better, decide
+from feedline.analysis.convergence.curves import is_lower_better
+from feedline.analysis.convergence.trial import Branch, decide, usual_metric
 
 
 def branches(baseline, fix, control=(), samples=1000.0):
@@ -60,12 +63,36 @@ def test_of_a_loss_the_lower_is_better():
         decide("a", "", "eval loss", branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])).verdict
         == "accept"
     )
-    assert _is_lower_better("val error") and not _is_lower_better("accuracy")
-    assert (
-        _is_lower_better("test/WER")
-        and _is_lower_better("rmse_cm")
-        and not _is_lower_better("answered")
-    )
+
+
+@pytest.mark.parametrize(
+    ("name", "lower"),
+    [
+        *((name, True) for name in ("val error", "test/WER", "rmse_cm", "top5 error", "valLoss")),
+        *((name, False) for name in ("accuracy", "val/top1_acc", "valAccuracy", "r2", "PSNR (dB)")),
+        *((name, None) for name in ("answered", "score", "seconds", "x")),
+    ],
+)
+def test_a_name_says_which_is_better_or_does_not(name, lower):
+    assert is_lower_better(name) is lower
+
+
+def test_what_is_better_can_be_said():
+    rows = branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])
+    assert decide("a", "", "seconds", rows, lower_is_better=True).verdict == "accept"
+    assert decide("a", "", "seconds", rows, lower_is_better=False).verdict == "reject"
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["answered", "eval loss", "train loss", "val accuracy"], "val accuracy"),
+        (["answered", "eval loss", "train loss"], "eval loss"),
+        (["answered", "lr", "train loss"], "train loss"),
+    ],
+)
+def test_a_metric_whose_name_does_not_say_which_is_better_is_not_chosen(names, chosen):
+    assert usual_metric([SimpleNamespace(curves=dict.fromkeys(names))]) == chosen
 
 
 def test_a_fix_that_diverges_is_rejected_and_a_baseline_that_does_settles_nothing():

@@ -132,6 +132,21 @@ def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, argum
     assert not (training / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--metric", "score"], "add --better higher or --better lower"),
+        (["--better", "lower"], "--better needs --metric NAME"),
+    ],
+)
+def test_which_metric_is_better_is_not_guessed(training, capfd, options, message):
+    fix = ["--fix", "lr_rule=linear:5", *options]
+
+    assert main(["verify", *fix, "--", "train.py", "{seed}"]) == 2
+    assert message in capfd.readouterr().err
+    assert not (training / "runs").exists()
+
+
 def test_a_run_alone_gets_the_command_that_tests_the_fix_of_its_report(
     tmp_path, monkeypatch, capfd
 ):

@@ -71,7 +71,7 @@ def test_json_has_the_overview_and_each_report(several, capsys, monkeypatch):
     folder, steps = several
     assert report(capsys, monkeypatch, folder, "-o", "all.json", "--json", "also.json") == (
         0,
-        "  all.json",
+        "Written  all.json",
     )
 
     found = json.loads((folder / "all.json").read_text())
@@ -86,7 +86,7 @@ def test_json_has_the_overview_and_each_report(several, capsys, monkeypatch):
 
 def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     folder, steps = several
-    assert report(capsys, monkeypatch, folder, "-o", "all.txt") == (0, "  all.txt")
+    assert report(capsys, monkeypatch, folder, "-o", "all.txt") == (0, "Written  all.txt")
 
     overview, *texts = re.split(
         r"^=+\nTraining \S+\n", (folder / "all.txt").read_text(), flags=re.MULTILINE
@@ -101,7 +101,7 @@ def test_a_browser_shows_the_overview_with_a_link_to_each_report_in_the_same_pag
     several, capsys, monkeypatch, browser: Browser
 ):
     folder, steps = several
-    assert report(capsys, monkeypatch, folder, "-o", "all.html") == (0, "  all.html")
+    assert report(capsys, monkeypatch, folder, "-o", "all.html") == (0, "Written  all.html")
 
     browser.driver.get((folder / "all.html").as_uri())
     links = browser.js(

@@ -12,6 +12,7 @@ import pytest
 
 from feedline.profiler import message
 from feedline.profiler.message import id_of
+from feedline.profiler.samplers import nvml
 from feedline.profiler.samplers.nvml import NvmlGpus, _visible_gpus
 
 
@@ -237,6 +238,18 @@ KEPT = ("nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 )
 def test_cuda_visible_devices_chooses_as_cuda_does(visible: str | None, chosen: list[int]) -> None:
     assert _visible_gpus(MadeUpNvml(), visible) == chosen
+
+
+@pytest.mark.parametrize(("visible", "count"), [(None, 2), ("1", 1), ("-1", 0)])
+def test_the_gpus_that_a_program_may_use_are_counted(
+    visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "_import_nvml", MadeUpNvml)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    assert nvml.visible_gpu_count() == count
 
 
 def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from advisor.made_up import run
 
-from feedline.cli import main
+from feedline.cli import main, scale
 from feedline.cli.converge import step_times
+from feedline.profiler.samplers import cgroup, nvml
 
 TABLE = "1=67758,2=142704,4=235271,8=381000"
 
@@ -248,6 +249,27 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
     assert "with 3 ranks the training ended with exit code 1" in said.err
     found = json.loads(Path("out/scale.json").read_text())
     assert [(row["point"]["ranks"], row["point"]["batch"]) for row in found["rows"]] == [(2, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "counts"), [(0, [1, 2, 4]), (2, [1, 2]), (3, [1, 2]), (8, [1, 2, 4, 8])]
+)
+def test_it_trains_with_as_many_ranks_as_there_are_gpus(gpus, counts, monkeypatch):
+    monkeypatch.setattr(nvml, "visible_gpu_count", lambda: gpus)
+    monkeypatch.setattr(cgroup, "effective_cpus", lambda: 4.0)
+
+    assert scale._usual_rank_counts() == counts
+
+
+def test_on_one_gpu_it_says_so_before_it_trains(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("open('trained', 'w')")
+    monkeypatch.setattr(nvml, "visible_gpu_count", lambda: 1)
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["scale", "-o", "out", "--", "train.py"]) == 2
+    assert "give --ranks 1,2 if the training uses gloo" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):

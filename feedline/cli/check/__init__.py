@@ -26,11 +26,11 @@ class CheckCommand:
     The budget is a TOML file with limits for throughput, steps, stages, CPU time per sample and
     findings. A limit may also be relative to a base run. docs/jobs/ci.md lists the keys.
 
-    Noise alone never exceeds a limit. The exit code is 77 if a limit is exceeded. It is 75 if none
-    is, but one could not be judged: the run is too short or too noisy, was killed, or did not record
-    what the limit is about. In GitHub Actions, problems are also printed as annotations.
+    A limit counts as exceeded only if noise cannot explain it. The exit code is 77 if a limit is
+    exceeded. It is 75 if none is exceeded, but at least one could not be judged. That happens if the
+    run is too short or too noisy, was killed, or did not record what the limit is about.
 
-    Without --budget, prints a budget that this run passes, to be saved and edited.
+    Without --budget, prints a budget that this run passes. Save and edit it.
 
     Examples:
         feedline check runs/ci --budget budget.toml
@@ -44,7 +44,7 @@ class CheckCommand:
             "--budget",
             type=Path,
             metavar="FILE",
-            help="TOML file with the limits (default: print one to start from)",
+            help="TOML file with the limits (without it, one to start from is printed)",
         )
         results = parser.add_argument_group("results")
         results.add_argument(
@@ -54,13 +54,13 @@ class CheckCommand:
             "--markdown",
             type=Path,
             metavar="FILE",
-            help="also write the results as Markdown to FILE; if FILE is $GITHUB_STEP_SUMMARY, "
-            "append to it",
+            help="also write the results as Markdown to FILE, or append them if FILE is "
+            "$GITHUB_STEP_SUMMARY",
         )
         results.add_argument(
             "--github",
             action="store_true",
-            help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)",
+            help="print problems as GitHub annotations (default: if GITHUB_ACTIONS is set)",
         )
         add_output(parser, json="the results")
 

@@ -28,9 +28,9 @@ _IMAGE_SIZE = 224  # pixels, of the default transform
 class CompareCommand:
     """Compare data loaders on your images and transforms: PyTorch, SPDL, DALI.
 
-    Each loader first runs one epoch (does every image arrive exactly once?) and applies your
-    transforms with fixed random parameters (do all loaders produce the same tensors?). Their
-    throughput is then measured in alternating rounds.
+    First checks each loader: does every image arrive exactly once in an epoch? Are the tensors the
+    same for all loaders, with fixed random parameters? Then measures the throughput of all loaders
+    in alternating rounds.
 
     MODULE:NAME is an object in a module that Python can import from the current folder. Default
     transforms: RandomResizedCrop(224), RandomHorizontalFlip, ToTensor, Normalize. With --model, the
@@ -67,7 +67,7 @@ class CompareCommand:
             "--rounds",
             type=at_least(1),
             metavar="N",
-            help="alternating rounds; more of them narrow the intervals (default: 9)",
+            help="number of alternating rounds, more of which give narrower intervals (default: 9)",
         )
         measuring.add_argument(
             "--cold",

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 class _AdviseCommand:
     """Find out why a larger batch lowered the accuracy, and what to try first.
 
-    Compares the runs with the one that has the smallest batch, and says whether accuracy was lost
-    to too few updates, stale statistics, worse generalization or instability. Runs with the same
-    batch count as seeds. --target adds the time to a target value for each number of ranks; for
-    numbers that were not run, give runs with two different ones.
+    Compares the runs with the one that has the smallest batch. Says whether accuracy was lost to too
+    few updates, stale statistics, worse generalization or instability. Runs of equal batch size are
+    treated as repetitions with different seeds.
+
+    --target also reports the time to a value for each number of ranks. To predict numbers of ranks
+    that were not run, give runs with at least two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
@@ -38,20 +40,20 @@ class _AdviseCommand:
             type=run_path,
             nargs="+",
             metavar="RUN",
-            help="run folders; the one with the smallest batch is the reference",
+            help="run folders (the one with the smallest batch is the reference)",
         )
         reaching = parser.add_argument_group("time to a target")
         reaching.add_argument(
             "--target",
             type=_parse_target,
             metavar="CURVE=VALUE",
-            help="report the time to a value, such as 'train loss=0.3'",
+            help="curve and value to report the time to, such as 'train loss=0.3'",
         )
         reaching.add_argument(
             "--ranks",
             type=rank_counts,
             metavar="N,N",
-            help="numbers of ranks to report that time for (default: those of the runs)",
+            help="numbers of ranks to report the time for (default: those of the runs)",
         )
         add_output(parser, json="the advice")
 
@@ -126,7 +128,6 @@ def _choose_run(
     Raises:
         ScriptError: no run has such a curve, or knows its batch.
     """
-    from feedline.analysis.convergence import curves
     from feedline.analysis.convergence.target import steps_to_target
 
     name, value = wanted
@@ -139,10 +140,22 @@ def _choose_run(
             f"no run with a known batch size has a curve {name!r}; the curves are {names}"
         )
     reached = [
-        (run, steps_to_target(run.curves[name], value, rising=curves.is_higher_better(name)))
+        (run, steps_to_target(run.curves[name], value, rising=_rises(name, run, value)))
         for run in candidates
     ]
     return next((pair for pair in reached if pair[1].updates is not None), reached[0])
+
+
+def _rises(name: str, run: "TrainingRecord", target: float) -> bool:
+    """Return whether a curve comes to its target from below.
+
+    The name says so, or else the first value.
+    """
+    from feedline.analysis.convergence.curves import is_lower_better
+
+    lower = is_lower_better(name)
+    values = run.curves[name].values
+    return bool(len(values) and values[0] < target) if lower is None else not lower
 
 
 def step_times(

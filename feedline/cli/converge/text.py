@@ -27,14 +27,23 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.phrases import full_stop
 from feedline.profiler.printable import printable_in
 
+#: Of a run and its reference: what is different, and the name of that.
 _VERDICT_WORDS = {
-    LossKind.DEFICIT: "optimization deficit: this run fits the training data less well",
-    LossKind.LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data "
-    "less well",
-    LossKind.INSTABILITY: "instability: the loss spiked or diverged",
-    LossKind.HEALTHY: "healthy: no difference beyond the noise",
-    LossKind.UNKNOWN: "unknown",
+    LossKind.DEFICIT: (
+        "{run} fits the training data less well than {reference}",
+        "optimization deficit",
+    ),
+    LossKind.LAG: (
+        "The running statistics of batch norm lag behind the weights in {run}",
+        "statistics lag",
+    ),
+    LossKind.GAP: (
+        "{run} fits the training data as well as {reference}, but held-out data less well",
+        "generalization gap",
+    ),
+    LossKind.INSTABILITY: ("The loss of {run} spiked or diverged", "instability"),
+    LossKind.HEALTHY: ("{run} does not differ from {reference} beyond the noise", "healthy"),
+    LossKind.UNKNOWN: ("Whether the batch of {run} costs accuracy is unknown", ""),
 }
 
 
@@ -144,9 +153,10 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[Block]:
 
 
 def _verdict(verdict: LossVerdict) -> str:
-    who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
-    maybe = "suspected " if verdict.suspected else ""
-    return f"{who}: {maybe}{_VERDICT_WORDS[verdict.kind]}. {sentence(verdict.message)}."
+    words, name = _VERDICT_WORDS[verdict.kind]
+    said = words.format(run=verdict.run, reference=verdict.reference)
+    kind = f" ({name})" if name else ""
+    return f"{'Suspected: ' * verdict.suspected}{said}{kind}. {sentence(verdict.message)}."
 
 
 def _price(advised: Advised) -> Iterator[str]:

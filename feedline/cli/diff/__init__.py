@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 class DiffCommand:
     """Compare two runs: what changed, by how much, and whether it is more than noise.
 
-    Compares steps, stages of the step, CPU time per sample, waits, collectives, the load of CPU,
-    memory, disk and GPU, the causes that the reports name, settings, versions and hardware. A change
-    counts if it exceeds both --min-change and the noise of the runs. Differences due to slower CPUs,
-    or to load from other programs, are listed separately. Run folders that `feedline ingest` made
-    from traces can be compared, too.
+    Compares step times, stages, waits, collectives, CPU time per sample, machine load, findings,
+    settings, versions and hardware. A change counts if it exceeds both --min-change and the noise of
+    the runs. Changes due to slower CPUs or to other programs are listed separately. Run folders that
+    `feedline ingest` made from traces can be compared, too.
 
-    Two runs of the same program differ, too. To measure by how much, give several runs per side,
-    separated by `--`, ideally recorded alternately (A, B, A, B, ...). With one run per side, feedline
-    estimates it.
+    Even two runs of the same program differ. To measure by how much, give several runs per side,
+    separated by `--`. Ideally, record the sides in turn (A, B, A, B, ...). With one run per side,
+    feedline estimates the noise.
 
     Examples:
         feedline diff runs/before runs/after
@@ -39,7 +38,7 @@ class DiffCommand:
             nargs="+",
             type=run_path,
             metavar="RUN",
-            help="two run folders; or the runs of A, then `--`, then the runs of B",
+            help="two run folders, or the runs of A, then `--`, then the runs of B",
         )
         parser.add_argument(
             "--min-change",

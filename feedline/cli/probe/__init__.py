@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 class ProbeCommand:
     """Measure how fast each part of this machine is by itself.
 
-    Measures reading, decoding, augmenting, transport between processes, copies to the device,
-    compute at one and at many batch sizes (sweep) and all-reduce, with your own files, transforms
-    and model. Each speed comes with its spread and CPU time; what cannot be measured here is listed
-    with the reason. `feedline report RUN --ceilings FILE` shows what a run reached of these speeds.
+    Uses your own files, transforms and model. Measures:
+      read, decode, augment   each stage of making a sample
+      transport               moving batches between processes
+      copy                    copying batches to the device
+      compute, sweep          training the model at one batch size, and at many
+      all_reduce              adding up gradients between processes
+
+    Each speed comes with its spread and CPU time. If a part cannot be measured here, feedline says
+    why. `feedline report RUN --ceilings FILE` shows how close a run came to these speeds.
 
     Examples:
         feedline probe --data photos --model train:model -o ceilings.json
@@ -45,7 +50,7 @@ class ProbeCommand:
         measuring.add_argument(
             "--quick",
             action="store_true",
-            help="fewer files and rounds: a first look, with a larger spread",
+            help="use fewer files and rounds, which is faster but less precise",
         )
         add_output(parser, "write the speeds to FILE as JSON")
 

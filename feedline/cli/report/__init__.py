@@ -59,20 +59,20 @@ class ReportCommand:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
     Works for finished, killed and live runs. Prints the report, and writes report.html, report.json
-    and trace.json.gz into the run folder. With any of -o, --html and --format, it does only that. A
-    file that ends in .speedscope.json or .collapsed gets the sampled stacks of all processes.
+    and trace.json.gz into the run folder. With -o, --html or --format, feedline produces only that
+    output. Files named .speedscope.json or .collapsed get the sampled stacks of all processes.
 
-    If a run has several trainings, an overview is shown, and each has its own report:
+    If a run has several trainings, feedline shows an overview. Each training has its own report:
       RUN/training-N  trainings of separate processes (training-0: the script itself)
-      RUN/parts/N     trainings of one process, one after another; --part N shows one of them
+      RUN/parts/N     trainings of one process, one after another (--part N shows one)
 
     A file written with -o contains the overview and all reports.
 
-    Of a folder that `feedline attach -o` wrote, it shows what was seen.
+    For a folder that `feedline attach -o` wrote, prints what attach printed.
 
-    With --by-rank, the ranks of a large run are read in parallel and compared: which rank the
-    others wait for, and how long. RUN may also be an address that fsspec can open (s3://...).
-    Missing, restarted or killed ranks are named.
+    --by-rank reads the ranks of a large run in parallel, and shows which rank the others wait for,
+    and how long. It names missing, restarted and killed ranks. RUN may also be an address that
+    fsspec can open (s3://...).
 
     Examples:
         feedline report
@@ -86,14 +86,14 @@ class ReportCommand:
             nargs="*",
             type=_run_or_address,
             metavar="RUN",
-            help=f"{HELP} (default: the newest in runs/); with --by-rank, one per node",
+            help=f"{HELP} (default: the newest in runs/). With --by-rank, one RUN per node",
         )
         _add_shown(parser.add_argument_group("what to show"))
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run")
         add_rank_pool(ranks)
         add_output(
-            parser, "write only this file; the extension selects the format", json="the report"
+            parser, "write only this file, in the format of its extension", json="the report"
         )
         # compact the records of ranks that ended
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)
@@ -165,8 +165,8 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--with-source",
         action="store_true",
-        help="quote the program's lines that take most, in -o FILE.html or --format html; "
-        "lines of files that were changed since are left out",
+        help="quote the slowest source lines in -o FILE.html or --format html, except from files "
+        "that have changed since the run",
     )
     group.add_argument(
         "--part",
@@ -179,22 +179,22 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="FILE",
         action="append",
-        help="speeds of this machine, from `feedline probe` or `feedline compare`, for the "
-        "section Roofline; may be repeated (default: ceilings.json in the run folder)",
+        help="machine speeds that `feedline probe` or `compare` measured, for the section Roofline "
+        "(may be repeated, default: ceilings.json in the run folder)",
     )
     group.add_argument(
         "--link-bandwidth",
         type=bandwidth,
         metavar="RATE",
-        help="nominal bandwidth of a rank's network link in one direction, with its unit: "
-        "25GB/s or 200Gbit/s",
+        help="nominal bandwidth of a rank's network link in one direction, such as 25GB/s or "
+        "200Gbit/s",
     )
     group.add_argument(
         "--nccl-log",
         type=Path,
         metavar="FILE",
-        help="output of the training with NCCL_DEBUG=INFO: adds which transport and algorithms NCCL "
-        "chose",
+        help="output of the training with NCCL_DEBUG=INFO, to show which transport and algorithms "
+        "NCCL chose",
     )
 
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,9 +28,9 @@ _MAX_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 class ScaleCommand:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
-    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each
-    number of ranks, so give it arguments that keep it short. OMP_NUM_THREADS is 1 unless you set it.
-    Instead of a training, you can give existing runs or measured throughputs.
+    After `--`, give the training script and its arguments. feedline runs it under torchrun, once
+    for each number of ranks, so keep it short. OMP_NUM_THREADS is 1 unless you set it. Instead of a
+    script, you can give existing runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
@@ -45,7 +44,7 @@ class ScaleCommand:
             type=_run_folder,
             nargs="*",
             metavar="RUN",
-            help="run folders; or a training, after `--`",
+            help="run folders (or a training script after `--`)",
         )
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
@@ -53,7 +52,7 @@ class ScaleCommand:
             type=rank_counts,
             metavar="N,N",
             help="numbers of ranks to run (default: 1, 2, 4, ... up to the number of GPUs, or of "
-            "CPUs without a GPU; at least 1 and 2, although NCCL refuses 2 ranks on one GPU)",
+            "CPUs without a GPU)",
         )
         measuring.add_argument(
             "--throughput",
@@ -79,19 +78,19 @@ class ScaleCommand:
             "--noise-scale",
             type=_noise_scale,
             metavar="SAMPLES",
-            help="gradient noise scale, the critical batch size of `feedline converge advise`: also "
-            "compare the time to the same accuracy",
+            help="critical batch size from `feedline converge advise`, to also compare the time to "
+            "the same accuracy",
         )
         predicting.add_argument(
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="give the time to accuracy in seconds instead of ratios, from the optimizer steps "
-            "that the target takes with a very large batch (Smin)",
+            help="optimizer steps to the target with a very large batch (Smin), to show the time to "
+            "accuracy in seconds instead of ratios",
         )
         add_output(
             parser,
-            "folder to create (default, if a training is run: runs/scale-TIME)",
+            "folder to create (default for a training: runs/scale-TIME)",
             metavar="FOLDER",
             json="the result",
             force="replace existing runs and files",
@@ -104,6 +103,8 @@ class ScaleCommand:
             )
         args.noise = _noise_of(args)
         refuse_twice(args.runs, "run folder")
+        if args.program and args.ranks is None:
+            args.ranks = _usual_rank_counts()
         folder, new = _folder_for(args)
         if args.program:
             assert folder is not None
@@ -121,12 +122,11 @@ def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """
     from feedline.cli.unfinished import Unfinished, fingerprint
 
-    ranks = args.ranks or _rank_counts_up_to(_device_count())
     unfinished = Unfinished(
-        folder, fingerprint(args.program), [_run_name(number) for number in ranks], args.force
+        folder, fingerprint(args.program), [_run_name(number) for number in args.ranks], args.force
     )
     with unfinished.resumable(new, named=args.output is not None):
-        runs, ended = _record_ranks(folder, ranks, args.program, unfinished, args.quiet)
+        runs, ended = _record_ranks(folder, args.ranks, args.program, unfinished, args.quiet)
         code = _show_study(from_runs(runs), args, folder)
     return ended or code
 
@@ -215,22 +215,23 @@ def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
     return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
 
 
-def _rank_counts_up_to(limit: int) -> list[int]:
-    """Return 1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
-    return [1, 2, *(2**power for power in range(2, 20) if 2**power <= limit)]
+def _usual_rank_counts() -> list[int]:
+    """Return 1, 2, 4, ... up to the number of GPUs, or of CPUs without a GPU, but at least 2.
 
-
-def _device_count() -> int:
-    """Return the number of GPUs, or of CPUs without a GPU."""
+    Raises:
+        ScriptError: there is one GPU, which NCCL does not let two ranks share.
+    """
     from feedline.profiler.samplers.cgroup import effective_cpus
+    from feedline.profiler.samplers.nvml import visible_gpu_count
 
-    with suppress(Exception):
-        import pynvml
-
-        pynvml.nvmlInit()
-        if gpus := pynvml.nvmlDeviceGetCount():
-            return int(gpus)
-    return int(effective_cpus())
+    gpus = visible_gpu_count()
+    if gpus == 1:
+        raise ScriptError(
+            "this machine has one GPU, which NCCL does not let two ranks share: give --ranks 1,2 if "
+            "the training uses gloo"
+        )
+    limit = gpus or int(effective_cpus())
+    return [1, 2, *(2**power for power in range(2, 20) if 2**power <= limit)]
 
 
 def _run_folder(text: str) -> Path:

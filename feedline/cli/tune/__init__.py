@@ -29,10 +29,11 @@ _PAGES = (".html", ".htm")
 class TuneCommand:
     """Find the best DataLoader settings for a recorded training.
 
-    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches
-    and steps, within the available CPUs and memory. The training is not run. Among settings within
-    2 % of the best throughput, the one with the fewest workers is chosen. in_order=False changes the
-    order of batches, so its predicted throughput is only reported, and the choice is yours.
+    Tries values of num_workers, prefetch_factor and persistent_workers that the CPUs and the memory
+    allow. The training is not run: feedline simulates the DataLoader, from the recorded batches and
+    steps. Among settings within 2 % of the best throughput, it chooses the one with the fewest
+    workers. in_order=False reorders batches, so feedline predicts its throughput but does not choose
+    it.
 
     Examples:
         feedline tune runs/demo
@@ -58,12 +59,12 @@ class TuneCommand:
             "--memory",
             type=_byte_count,
             metavar="SIZE",
-            help="memory for the workers and their batches, such as 8GB (default: what was "
-            "available when the run was recorded)",
+            help="memory for the workers and their batches, such as 8GB (default: as available "
+            "during the run)",
         )
         add_output(
             parser,
-            "write the result with a plot to FILE, which ends in .html",
+            "write the result with a plot to FILE.html",
             json="the result",
         )
 

@@ -19,31 +19,33 @@ _EXAMPLE: dict[str, Value] = {"num_workers": 4}
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
-    No file is edited. A change is accepted if the training is better by --margin, with 95 %
-    confidence. Exit codes: 0 accepted, 77 rejected, 75 inconclusive.
+    Your source files are not edited. A change is accepted if the training is better by --margin,
+    with 95 % confidence. Exit codes: 0 accepted, 77 rejected, 75 inconclusive.
 
     `feedline verify RUN` alone prints the command that tests the fix of RUN's report. `feedline
-    verify` alone lists all trials; they are kept in ledger.jsonl.
+    verify` alone lists all earlier trials, from ledger.jsonl.
 
-    DATALOADER SETTINGS: --set NAME=VALUE, or --fix with the id of a finding of RUN
+    DATALOADER SETTINGS: --set NAME=VALUE, or --fix with the name of a finding of RUN
 
-    Runs of about 20 s in pairs, with and without the change. Prints the measured throughput beside
-    the one predicted from RUN, and the lines to change as a diff. Without RUN, the training is
-    recorded first. The runs of an earlier trial are overwritten, its result is kept.
+    Runs the training in pairs of about 20 s, with and without the change. Prints the measured and
+    the predicted throughput, and a diff of the lines to change. Without RUN, feedline first records
+    the training. The runs of an earlier trial are overwritten, but its result is kept.
 
-    These runs cannot overwrite your files: they can write only to {out}, temporary folders and
-    caches, and to what --writable names. W&B and MLflow are offline.
+    In the training's arguments, feedline replaces {out} by a new, empty folder for each run. The
+    training can write only there, to temporary folders and caches, and to folders that --writable
+    names. A training that writes elsewhere fails. W&B and MLflow are offline.
 
     LARGE-BATCH FIXES: --fix NAME=VALUE, as in `feedline run`
 
-    Full training runs with several seeds: unchanged, with the fix, and with the fix's control, which
-    costs the same and which the fix must beat as well. All have to process the same number of
-    samples.
+    Trains to the end with several seeds, with and without the fix. Many fixes have a control: a
+    simpler change of equal cost, which the fix must beat as well. All runs must process the same
+    number of samples.
 
-    These runs can overwrite your files: give each a folder, such as out/{arm}-{seed}.
+    These runs can overwrite your files, so give each run its own folder, such as out/{arm}-{seed}.
+    In the training's arguments, feedline replaces {arm} by baseline, fix or control, and {seed} and
+    {checkpoint} by their values.
 
-    In the training's arguments, {out}, {arm} (baseline, fix or control), {seed} and {checkpoint} are
-    replaced. Their values are also in FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
+    The training can also read these values from FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
     FEEDLINE_CHECKPOINT.
 
     Examples:
@@ -58,14 +60,14 @@ class VerifyCommand:
             type=run_path,
             nargs="?",
             metavar="RUN",
-            help="run folder of the unchanged training; the training itself goes after `--`",
+            help="run folder of the unchanged training (give the training itself after `--`)",
         )
         changing = parser.add_argument_group("change")
         changing.add_argument(
             "--fix",
             metavar="FIX",
-            help="id of a finding of RUN, such as too_few_workers (see `feedline report RUN --full`); "
-            "or large-batch fixes, such as warmup=5ep,lr_rule=sqrt",
+            help="name of a finding, such as too_few_workers (`feedline report RUN --full` shows "
+            "them), or large-batch fixes, such as warmup=5ep,lr_rule=sqrt",
         )
         add_settings(
             changing,
@@ -85,13 +87,13 @@ class VerifyCommand:
             type=at_least(2),
             default=_PAIRS,
             metavar="N",
-            help=f"pairs of runs, with and without the change (default: {_PAIRS})",
+            help=f"number of pairs of runs (default: {_PAIRS})",
         )
         speed.add_argument(
             "--steps",
             type=at_least(2),
             metavar="N",
-            help="steps of each run (default: enough to know its throughput to 3 %%, in at most 20 s)",
+            help="steps of each run (default: until its throughput is known to 3 %%, at most 20 s)",
         )
         speed.add_argument(
             "--writable",
@@ -99,7 +101,7 @@ class VerifyCommand:
             action="append",
             default=[],
             metavar="DIR",
-            help="folder whose files the runs may change; may be repeated; / for all",
+            help="folder whose files the runs may change, or / for all (may be repeated)",
         )
         _add_seeds(parser)
         _add_deciding(parser)
@@ -125,10 +127,13 @@ class VerifyCommand:
                     f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms"
                 )
             return verify_by_seed(args, args.program)
-        if args.checkpoint is not None or args.control is not None or args.metric is not None:
+        if any(
+            option is not None
+            for option in (args.checkpoint, args.control, args.metric, args.better)
+        ):
             raise ScriptError(
-                "--checkpoint, --control and --metric need --fix NAME=VALUE of a fix for large "
-                "batches"
+                "--checkpoint, --control, --metric and --better need --fix NAME=VALUE of a fix for "
+                "large batches"
             )
         from feedline.cli.verify.pairs import verify_by_pairs
 
@@ -188,7 +193,7 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--control",
         metavar="NAME=VALUE,...",
-        help="control, or `none` (default: the one that the fix defines, if any)",
+        help="fixes of the control runs, or none (default: those that the fix defines, if any)",
     )
     seeds.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="checkpoint that each run starts from"
@@ -203,9 +208,14 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare (default: the first in the alphabet that was passed to "
-        "feedline.metric(), else the evaluation loss, else the training loss). The output says "
-        "whether lower or higher counts as better, which follows from the name",
+        help="metric to compare (default: one passed to feedline.metric(), else the evaluation "
+        "loss, else the training loss)",
+    )
+    seeds.add_argument(
+        "--better",
+        choices=("higher", "lower"),
+        help="which values of --metric are better (default: as its name says, such as accuracy or "
+        "loss)",
     )
 
 
@@ -216,14 +226,14 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "--margin",
         type=finite,
         metavar="DIFFERENCE",
-        help="improvement required: of the throughput in %% (default: 2), or of the metric in its "
-        "unit (default: 0)",
+        help="required improvement, in %% of the throughput (default: 2) or in the metric's unit "
+        "(default: 0)",
     )
     add_output(
         parser,
         "folder of the runs (default: runs/verify)",
         metavar="FOLDER",
         json="the trial",
-        force="record all runs again, and overwrite FILE",
+        force="record all runs again, and overwrite the --json file",
         default=Path("runs/verify"),
     )

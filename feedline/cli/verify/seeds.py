@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.analysis.convergence.curves import is_lower_better
 from feedline.analysis.convergence.read_training import read
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.trial import Branch, FixTrial, decide, final_value, usual_metric
@@ -36,6 +37,7 @@ class _SeedPlan:
         arms: arm -> its ``--fix`` text; "" for none.
         program: script or ``-m module``, and its arguments with {arm}, {seed} and {checkpoint}.
         metric: None: what the branches have.
+        lower_is_better: of the metric; None: as its name says.
     """
 
     arms: dict[str, str]
@@ -47,6 +49,7 @@ class _SeedPlan:
     force: bool
     metric: str | None
     margin: float
+    lower_is_better: bool | None
     quiet: bool = False
 
 
@@ -59,6 +62,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     """
     arms = _arms_of(args.fix, args.control)
     _check(program, args.checkpoint)
+    _check_direction(args.metric, args.better)
 
     console = console_for(args)
     margin = args.margin or 0.0
@@ -72,6 +76,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
         args.force,
         args.metric,
         margin,
+        None if args.better is None else args.better == "lower",
         args.quiet,
     )
     unfinished, new = _prepare(plan)
@@ -132,6 +137,21 @@ def _check(program: list[str], checkpoint: Path | None) -> None:
         )
 
 
+def _check_direction(metric: str | None, better: str | None) -> None:
+    """Check that it is known whether a higher or a lower metric is better.
+
+    Raises:
+        ScriptError: it is not.
+    """
+    if metric is None and better is not None:
+        raise ScriptError("--better needs --metric NAME")
+    if metric is not None and better is None and is_lower_better(metric) is None:
+        raise ScriptError(
+            f"the name {metric!r} does not say whether higher or lower is better: add --better "
+            f"higher or --better lower"
+        )
+
+
 def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
     """Prepare the folder; also return whether it is new.
 
@@ -186,7 +206,14 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
         names = sorted(set().union(*(run.curves for run in recorded.values())) - {"lr"})
         raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
     branches = [_outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
-    return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
+    return decide(
+        plan.arms["fix"],
+        plan.arms.get("control", ""),
+        metric,
+        branches,
+        plan.margin,
+        plan.lower_is_better,
+    )
 
 
 def _branch(

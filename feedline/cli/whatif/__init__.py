@@ -27,14 +27,16 @@ NO_PREDICTION = 1  # exit code
 class WhatifCommand:
     """Predict the throughput of a recorded training with other settings.
 
-    Replays the recorded batches and steps as the DataLoader would hand them over with these
-    settings, and prints samples/s before and after the change, with a 95 % interval and what would
-    limit the training then. The training is not run. If the recording cannot answer, feedline says
-    why, and which command can.
+    Simulates the DataLoader with these settings, from the recorded batches and steps. Prints
+    samples/s before and after the change, with a 95 % interval, and what would limit the training
+    then. The training is not run. If the recording cannot answer, feedline says why, and which
+    command can.
 
-    Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader;
-    cores=N, the CPUs that the training may use; decode=NAME, another image decoder (pil, simplejpeg,
-    cv2, torchvision, dali or nvimagecodec), which is timed on up to 50 files of --data.
+    NAME=VALUE can be:
+      num_workers, prefetch_factor, in_order, persistent_workers   of the DataLoader
+      cores=N        the number of CPUs that the training may use
+      decode=NAME    another image decoder, timed on up to 50 files of --data:
+                     pil, simplejpeg, cv2, torchvision, dali or nvimagecodec
 
     Examples:
         feedline whatif runs/demo --workers 4
@@ -46,11 +48,14 @@ class WhatifCommand:
         add_run(parser)
         changed = parser.add_argument_group("what to change")
         add_settings(
-            changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict; may be repeated"
+            changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict (may be repeated)"
         )
         add_shortcuts(changed)
         changed.add_argument(
-            "--fix", metavar="ID", help="fix of this finding of the run, such as too_few_workers"
+            "--fix",
+            metavar="ID",
+            help="apply the fix of a finding, such as too_few_workers (`feedline report RUN --full` "
+            "shows the names)",
         )
         changed.add_argument(
             "--data",
