@@ -44,17 +44,21 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     return _of(chosen, rank.main, whole_s, of_input) if len(chosen) >= _FEWEST else None
 
 
-def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """Return what the code in evaluation, rollouts or generation does.
+def of_evaluation(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
+    """Return what the code in evaluation, rollouts or generation does, without what happens once.
 
     None: too little of it was looked at.
     """
-    if rank.steps is None:
+    if rank.steps is None or not step.evaluation_s:
         return None
     looks = _looks(rank.main)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
+    if step.evaluation_once_s:
+        ends = rank.steps.boundaries.end
+        chosen = chosen[holds(np.array([[ends[0], ends[-1]]]), chosen["start"])]
+    recurs = step.evaluating_s / step.evaluation_s
     return (
-        _of(chosen, rank.main, rank.steps.evaluating / 1e9)
+        _of(chosen, rank.main, recurs * rank.steps.evaluating / 1e9)
         if len(chosen) >= _FEWEST_EVALUATIONS
         else None
     )

@@ -23,6 +23,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
+_TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 
@@ -178,7 +179,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         else _estimated(rank, rank.estimate, kinds)
     )
     evaluation = steps.boundaries.evaluation
-    evaluated = np.unique(_made_by(rank, steps, evaluation[:, 0]))
+    evaluated, of = np.unique(_made_by(rank, steps, evaluation[:, 0]), return_inverse=True)
+    made = int(_made_by(rank, steps, np.array([np.iinfo(np.int64).max]))[0])
+    took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9
     queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
@@ -187,8 +190,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         stages=mean.stages,
         waits=mean.waits,
         boundary=steps.boundaries.by,
-        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        evaluation_s=float(took.sum()),
         evaluations=len(evaluated),
+        evaluation_once_s=_once_s(evaluated, took, made),
         evaluation_period=float(np.median(np.diff(evaluated)))
         if len(evaluated) > 1 and rank.main.stride == 1
         else None,
@@ -203,6 +207,21 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
             rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
         ),
     )
+
+
+def _once_s(evaluated: IntArray, took: FloatArray, made: int) -> float:
+    """Return what evaluation before the first step and after the last took that happens once, s.
+
+    Args:
+        evaluated: int64 [n], how many steps were made by each; ascending.
+        took: float64 [n], s.
+        made: steps of the training.
+    """
+    around = (evaluated == 0) | (evaluated >= made)
+    usual = float(np.median(took[~around])) if not around.all() else 0.0
+    longer = np.where(took > _TWICE * usual, took - usual, 0.0)
+    # a single one after the last step may be that of each epoch
+    return float(longer[around if usual else evaluated == 0].sum())
 
 
 def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:

@@ -196,6 +196,9 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
+        evaluation_once_s: Of that, what happens once, such as a test at the end: how much longer the
+            loops before the first step or after the last take than the median of the others, if
+            more than twice as long. Unit: s.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -262,8 +265,14 @@ class StepSummary:
     garbage: GarbageCollection | None = None
     periodic: PeriodicStall | None = None
     evaluations: int = 0
+    evaluation_once_s: float = 0.0
     evaluation_period: float | None = None
     evaluation_place: str = ""
+
+    @property
+    def evaluating_s(self) -> float:
+        """Seconds of evaluation and rollouts, without what happens once."""
+        return self.evaluation_s - self.evaluation_once_s
 
     @property
     def gpu_s(self) -> float:

@@ -142,7 +142,7 @@ def _training_passes(spans: list[Span]) -> set[int]:
 
 def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
     """Stretches from one training event to the next in which a pass that feeds no step was asked."""
-    found, begin, last = [], 0, 0
+    found, begin, last = [], 0, spans[0].begin
     begun = False
     for span in spans:
         other = (span.kind in ("next", "start") and span.who not in fed) or (

@@ -19,7 +19,7 @@ tabs, and numbered things by the order in which they appear:
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +58,8 @@ def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
     if log is None:
         return _refused(rank)
     first, last = _times(rank)
-    return tuple(_stacks_of(rank, log, [one for one in log.seen if first <= one.middle <= last]))
+    seen = [part for one in log.seen if (part := one.within(first, last)).samples]
+    return tuple(_stacks_of(rank, log, seen))
 
 
 def read_file_states(rank: Rank) -> dict[str, FileState]:
@@ -172,6 +173,14 @@ class _Seen:
     def middle(self) -> int:
         return (self.begin + self.end) // 2
 
+    def within(self, first: int, last: int) -> "_Seen":
+        """Return what was seen between two moments; where those were not kept, all of it or nothing."""
+        if len(self.moments) != self.samples:
+            return self if first <= self.middle <= last else replace(self, samples=0, ns=0)
+        kept = tuple(moment for moment in self.moments if first <= moment <= last)
+        ns = self.ns * len(kept) // max(1, self.samples)
+        return replace(self, samples=len(kept), ns=ns, moments=kept)
+
 
 @dataclass
 class _Count:
@@ -251,17 +260,20 @@ class _Log:
 
 
 def _stacks_of(rank: Rank, log: _Log, stretches: Sequence[_Seen]) -> Iterator[ProcessStacks]:
-    loops = {name_of(process): _loop(process) for process in rank.processes}
+    phases = {name_of(process): _phases(_loop(process)) for process in rank.processes}
     counts: dict[str, dict[tuple[str, str, tuple[int, ...]], _Count]] = {
         name: defaultdict(_Count) for name, _ in log.processes
     }
     for seen in stretches:
         process, thread, frames = log.stacks[seen.stack]
         name = log.processes[process][0]
-        count = counts[name][_phase(seen.middle, loops.get(name)), thread, frames]
-        count.samples += seen.samples
-        count.ns += seen.ns
-        count.moments += seen.moments
+        for phase, first, last in phases.get(name) or _phases(None):
+            if not (part := seen.within(first, last)).samples:
+                continue
+            count = counts[name][phase, thread, frames]
+            count.samples += part.samples
+            count.ns += part.ns
+            count.moments += part.moments
     pids = dict(log.processes)
     refused = {log.processes[number][0]: why for number, why in log.refused.items()}
     for name in sorted(counts, key=lambda name: (name != MAIN, name)):
@@ -310,7 +322,9 @@ def _loop(process: Process) -> tuple[int, int] | None:
     return int(records["start"].min()), int(ends.max())
 
 
-def _phase(moment: int, loop: tuple[int, int] | None) -> str:
-    if loop is None or moment < loop[0]:
-        return _START
-    return LOOP if moment <= loop[1] else _END
+def _phases(loop: tuple[int, int] | None) -> tuple[tuple[str, int, int], ...]:
+    """Return the phases of a process: its loop, and what lies before and after, each up to a moment."""
+    if loop is None:
+        return ((_START, 0, _MOST_NS),)
+    begin, end = loop
+    return ((_START, 0, begin - 1), (LOOP, begin, end), (_END, end + 1, _MOST_NS))

@@ -186,9 +186,11 @@ def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path):
     spans = []
 
     def add(kind, took, who=0, size=0):
-        begin = spans[-1][2] if spans else 0
+        begin = spans[-1][2] if spans else 1000
         spans.append((kind, begin, begin + took, took, who, size))
 
+    add("start", 10, 1)  # a sanity check before the first step
+    add("eval", 20)
     for _ in range(3):
         for kinds in (("forward", "backward", "update"), ("eval",)):
             add("start", 5)
@@ -201,5 +203,6 @@ def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path):
     (by_hand,) = read(tmp_path)
 
     # of each epoch: 75 ns train, 35 ns evaluate; the mean step leaves the first one out
-    assert by_hand.evaluation_share == pytest.approx(3 * 35 / (3 * 75 - 40 + 3 * 35))
+    evaluated = 30 + 3 * 35
+    assert by_hand.evaluation_share == pytest.approx(evaluated / (3 * 75 - 40 + evaluated))
     assert by_hand.loaded == 3 * 2 * 4

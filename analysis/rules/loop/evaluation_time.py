@@ -44,19 +44,19 @@ def check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
     steps_s = _steps_s(facts)
-    whole_s = steps_s + step.evaluation_s
-    if step.evaluation_s < _MIN_SHARE * whole_s or whole_s <= 0:
+    whole_s = steps_s + step.evaluating_s
+    if step.evaluating_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
-    part = step.evaluation_s / whole_s
+    part = step.evaluating_s / whole_s
     own = step.evaluation_code
     named = (
-        [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED]
+        [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluating_s][:NAMED]
         if own is not None
         else []
     )
     known = _known(facts)
     line = hottest_of_evaluation(facts) if known is None else None
-    saved_s = known[1] * step.evaluation_s if known else step.evaluation_s
+    saved_s = known[1] * step.evaluating_s if known else step.evaluating_s
     mostly = part >= _MOST_OF_IT
     return Finding(
         _RULE_ID,
@@ -65,14 +65,14 @@ def check(facts: RuleInputs) -> Finding | None:
         more=[
             *_where(known, line),
             _ARE,
-            _STEPS(took=step.evaluation_s, steps=steps_s),
+            _STEPS(took=step.evaluating_s, steps=steps_s),
             *parts(named, " in total, outside the model"),
         ],
         evidence=[
             Evidence(
                 "evaluation_s",
                 "evaluation, rollouts or generation, in total",
-                step.evaluation_s,
+                step.evaluating_s,
                 "s",
             ),
             Evidence("steps_s", "all steps, in total", steps_s, "s"),
@@ -149,14 +149,14 @@ def _spent(line: HotLine) -> list[Evidence]:
 
 
 def _once_s(step: StepSummary) -> float | None:
-    return step.evaluation_s / step.evaluations if step.evaluations else None
+    return step.evaluating_s / step.evaluations if step.evaluations else None
 
 
 def _often(step: StepSummary) -> str:
     """Return ``: 92.1 ms every 5 steps``; without a period what they take in total."""
     once_s = _once_s(step)
     if once_s is None or not step.evaluation_period:
-        return f", {seconds(step.evaluation_s)} in total"
+        return f", {seconds(step.evaluating_s)} in total"
     every = round(step.evaluation_period)
     when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
     return f": {seconds(once_s)} {when}"
