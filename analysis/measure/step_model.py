@@ -115,11 +115,14 @@ class OwnCode:
             of a model, backward or optimizer to the next. Unit: looks.
         functions: What the training loop calls, and lines of the loop itself, longest first. They
             add up to at most s.
+        few_s: What lies in a few long steps unlike any that was observed, such as the last of an
+            epoch: it belongs to none of the functions. Unit: s.
     """
 
     s: float
     looks: int
     functions: list[OwnFunction]
+    few_s: float = 0.0
 
 
 @dataclass(frozen=True)

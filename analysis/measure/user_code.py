@@ -225,9 +225,12 @@ def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCod
 
     A function that calls very many others cannot be timed, and one that runs in few steps is
     rarely; where stacks show one that takes twice as long as any that was timed, they are believed.
+    So are they where most of this code lies in a few long steps.
     """
     if looked is None or sampled is None or not sampled.functions:
         return looked or sampled
+    if looked.few_s >= _MOST * looked.s > 0:
+        return sampled
     first = sampled.functions[0]
     timed_s = max((one.s for one in looked.functions), default=0.0)
     surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s and timed_s < _MOST * first.s

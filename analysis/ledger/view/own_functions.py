@@ -36,7 +36,7 @@ def place_of(function: str) -> str:
     if at is None:
         return ""
     lines = _LINES.fullmatch(at["name"])
-    return f"{at['place']}:{lines['first']}" if lines else at["place"]
+    return f"{at['place']}:{lines['first']}" if lines and ":" not in at["place"] else at["place"]
 
 
 def parts(named: Sequence[OwnFunction], when: str) -> list[str]:
