@@ -16,7 +16,14 @@ from feedline.analysis.measure.code_frames import (
     within_the_program,
 )
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
-from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER, TRAINING, standing
+from feedline.analysis.measure.code_places import (
+    EVALUATION,
+    IDLE,
+    LOGGING,
+    OTHER,
+    TRAINING,
+    standing,
+)
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack

@@ -27,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.files.bounded import whole
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.sampled_stacks import (
     FileState,
@@ -319,7 +320,19 @@ def _loop(process: Process) -> tuple[int, int] | None:
     if not process.is_worker:
         last = next(own for stages in _LAST if len(own := process.of(*stages)))
     ends = last["start"] + np.maximum(last["wall"], 0)
-    return int(records["start"].min()), int(ends.max())
+    begin = records["start"].min() if process.is_worker else _first_step(process, records)
+    return int(begin), int(ends.max())
+
+
+def _first_step(process: Process, records: Records) -> np.int64:
+    """Return when the first step asked for its batch; models may have been called long before, ns."""
+    learned = process.of(Stage.BACKWARD, Stage.OPTIMIZER)["start"]
+    before = records[records["start"] < learned.min()] if len(learned) else records[:0]
+    asked = before[before["stage"] == Stage.NEXT]["start"]
+    if len(asked):
+        return np.int64(asked.max())
+    trains = before[before["flags"] & Flag.GRAD != 0]["start"]
+    return np.int64(min((*trains, *learned), default=records["start"].min()))
 
 
 def _phases(loop: tuple[int, int] | None) -> tuple[tuple[str, int, int], ...]:

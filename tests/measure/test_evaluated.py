@@ -50,9 +50,7 @@ def test_where_a_library_trains_and_evaluates_in_one_line_its_caller_within_is_t
     def place(*within):
         frames = [*fit, *within, ("site-packages/ignite/engine.py", 8, "run"), *FORWARD]
         evaluates = replace(stack(frames, len(moments)), moments=moments)
-        return evaluating_line(
-            EVALUATION, code, [process("main", evaluates, stack(trains, 20))]
-        )
+        return evaluating_line(EVALUATION, code, [process("main", evaluates, stack(trains, 20))])
 
     assert place(("train.py", 40, "validate")) == "train.py:40"
     assert place() == ""
@@ -81,11 +79,11 @@ def test_few_samples_or_several_lines_have_none():
 def test_what_is_evaluated_once_is_told_from_what_is_evaluated_again(took, once):
     run, at, ms = MadeUp(), 0, 1_000_000
     for evaluation in took:
-        for step in range(4 if at else 0):
+        for _ in range(4 if at else 0):
             at += 10 * ms
             run.forward(at, at + ms).backward(at + ms, at + 2 * ms).update(at + 2 * ms, at + 3 * ms)
         at += 10 * ms
-        for call in range(10 if evaluation else 0):
+        for _ in range(10 if evaluation else 0):
             tenth = evaluation * ms // 10
             run.forward(at, at + tenth, grad=False)
             at += tenth

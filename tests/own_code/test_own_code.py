@@ -10,11 +10,14 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from ledger.test_recorded_ledger import recorded as run_of_records
+from measure.made_up_records import MadeUp
 from own_code.loops import Timed, at_the_end, train
 from text.breath import advised, said
 from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.analysis.measure import own_code as own_code_of_run
+from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.own_code import stretches
 from feedline.profiler.taps.own_code.python_calls import CalledTimes, RunningFrame, ran_throughout
@@ -260,6 +263,31 @@ def test_what_few_looks_saw_may_be_as_frequent_as_chance_allows():
 
     assert low < 0.01 and high > 0.25
     assert own_code_of_run._interval(whole / 2, whole) == (0.5, 0.5)
+
+
+MS = 1_000_000
+
+
+def test_a_long_step_that_was_not_looked_at_is_no_functions_time():
+    """As the last of an epoch, in which something is computed once."""
+    run, at = MadeUp(), 0
+    run.names[7] = "log (train.py:9)"
+    for step in range(40):
+        run.forward(at, at + 2 * MS).backward(at + 2 * MS, at + 4 * MS)
+        run.update(at + 4 * MS, at + 5 * MS)
+        at += 5 * MS
+        if step % 8 == 5:
+            run.span(Stage.OWN_CODE, at, at + 3 * MS, extra=1, flags=Flag.GRAD)
+            run.span(Stage.CALLED, at, at + 3 * MS, source=7, cpu=3 * MS, flags=Flag.GRAD)
+        at += 300 * MS if step == 20 else 3 * MS
+    rank = run_of_records(run, 0, at)
+    step = step_summary(rank)
+
+    code = own_code_of_run.of_steps(rank, step)
+
+    assert code.s == pytest.approx(step.stages["other"])
+    assert code.few_s > 0.6 * code.s
+    assert [one.s for one in code.functions] == [pytest.approx(3e-3, rel=0.1)]
 
 
 def test_nothing_of_the_program_lives_longer_because_it_is_looked_at(recorded):

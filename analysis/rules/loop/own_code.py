@@ -178,7 +178,16 @@ def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
         Evidence("own_code_share", "share of the step", own.s / mean_s, SHARE),
         *each,
         *ends,
-        *measured([("few_s", "in a few long steps that were not observed, per step", own.few_s or None, "s")]),
+        *measured(
+            [
+                (
+                    "few_s",
+                    "in a few long steps that were not observed, per step",
+                    own.few_s or None,
+                    "s",
+                )
+            ]
+        ),
         *measured([("queued_share", waiting, found.queued or None, SHARE)]),
         Evidence("looks", "times that this code was observed", float(own.looks), "1"),
         *measured([("batch_bytes", "bytes per batch", found.freed_bytes or None, "B")]),
