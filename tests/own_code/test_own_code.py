@@ -253,6 +253,37 @@ def test_rollouts_between_steps_have_their_own(recorded):
     assert "in total, outside the model" in said(told)
 
 
+def test_what_follows_the_last_sample_of_an_epoch_is_no_part_of_its_evaluation(recorded):
+    """Samples are drawn after each epoch: what lies between is evaluation, and what follows, until
+    the loader is asked, is code of the loop.
+    """
+    clock, loader = Clock(), DataLoader(TensorDataset(torch.randn(80, 32)), batch_size=16)
+
+    def loop():
+        net = torch.nn.Linear(32, 32)
+        optimizer = torch.optim.SGD(net.parameters(), 0.01)
+        for _ in range(80):
+            for (x,) in loader:
+                optimizer.zero_grad()
+                net(x).square().mean().backward()
+                optimizer.step()
+            with torch.no_grad():
+                for _ in range(4):
+                    project(clock)
+                    net(x)
+                write_log(clock)
+
+    _, main = recorded(loop)
+
+    together: dict[int, set[str]] = {}
+    for called in main.view(Stage.CALLED):
+        if not called["flags"] & Flag.GRAD:
+            name = main.names[int(called["source"])].partition(" (")[0]
+            together.setdefault(int(called["start"]), set()).add(name)
+    assert {"project", "write_log"} <= set().union(*together.values())
+    assert not any({"project", "write_log"} <= names for names in together.values())
+
+
 def test_what_few_looks_saw_may_be_as_frequent_as_chance_allows():
     """Once in ten looks, the last of which stands for most: it may be in every second step, or in
     one of a hundred.
