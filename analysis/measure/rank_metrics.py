@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis.intervals import FloatArray, IntArray
+from feedline.analysis.intervals import FloatArray, IntArray, holds
 from feedline.analysis.measure import machine_use, waits
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
 from feedline.analysis.measure.counted_steps import Counted, Estimate
@@ -181,6 +181,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     evaluation = steps.boundaries.evaluation
     evaluated, of = np.unique(_made_by(rank, steps, evaluation[:, 0]), return_inverse=True)
     made = int(_made_by(rank, steps, np.array([np.iinfo(np.int64).max]))[0])
+    again = evaluated if ((evaluated > 0) & (evaluated < made)).any() else evaluated[evaluated > 0]
     took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9
     queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
@@ -191,10 +192,11 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         waits=mean.waits,
         boundary=steps.boundaries.by,
         evaluation_s=float(took.sum()),
-        evaluations=len(evaluated),
+        evaluations=len(again),
         evaluation_once_s=_once_s(evaluated, took, made),
-        evaluation_period=float(np.median(np.diff(evaluated)))
-        if len(evaluated) > 1 and rank.main.stride == 1
+        evaluation_loads=bool(holds(evaluation, rank.main.of(Stage.NEXT)["start"]).any()),
+        evaluation_period=float(np.median(np.diff(again)))
+        if len(again) > 1 and rank.main.stride == 1
         else None,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
@@ -218,10 +220,11 @@ def _once_s(evaluated: IntArray, took: FloatArray, made: int) -> float:
         made: steps of the training.
     """
     around = (evaluated == 0) | (evaluated >= made)
-    usual = float(np.median(took[~around])) if not around.all() else 0.0
+    if around.all():  # a single one after the last step may be that of each epoch
+        return float(took[evaluated == 0].sum())
+    usual = float(np.median(took[~around]))
     longer = np.where(took > _TWICE * usual, took - usual, 0.0)
-    # a single one after the last step may be that of each epoch
-    return float(longer[around if usual else evaluated == 0].sum())
+    return float(longer[around].sum())
 
 
 def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:

@@ -67,16 +67,16 @@ def test_few_samples_or_several_lines_have_none():
 
 
 @pytest.mark.parametrize(
-    ("took", "once"),
+    ("took", "once", "again"),
     [
-        ((650, 30, 30, 400), 620 + 370),  # a check before the first step, and a test at the end
-        ((50, 30, 30, 50), 0),  # rollouts
-        ((650, 0, 0, 0), 650),
-        ((650, 0, 0, 30), 650),
-        ((0, 0, 0, 400), 0),  # the only epoch's, as far as is known
+        ((650, 30, 30, 400), 620 + 370, 4),  # a check before the first step, a test at the end
+        ((50, 30, 30, 50), 0, 4),  # rollouts
+        ((650, 0, 0, 0), 650, 0),
+        ((650, 0, 0, 30), 650, 1),
+        ((0, 0, 0, 400), 0, 1),  # the only epoch's, as far as is known
     ],
 )
-def test_what_is_evaluated_once_is_told_from_what_is_evaluated_again(took, once):
+def test_what_is_evaluated_once_is_told_from_what_is_evaluated_again(took, once, again):
     run, at, ms = MadeUp(), 0, 1_000_000
     for evaluation in took:
         for _ in range(4 if at else 0):
@@ -92,3 +92,4 @@ def test_what_is_evaluated_once_is_told_from_what_is_evaluated_again(took, once)
 
     assert step.evaluation_s == pytest.approx(sum(took) / 1e3)
     assert step.evaluation_once_s == pytest.approx(once / 1e3)
+    assert step.evaluations == again

@@ -30,6 +30,11 @@ def name_of(function: str) -> str:
     return at["name"] if at and not _LINES.fullmatch(at["name"]) else function
 
 
+def is_lines(function: str) -> bool:
+    """Tell whether it is lines of the training loop itself rather than a function that it calls."""
+    return _LINES.match(function) is not None
+
+
 def place_of(function: str) -> str:
     """``train.py:116`` of the same; ``train.py:30`` of ``lines 30 to 41 (train.py)``."""
     at = _WITH_PLACE.fullmatch(function)

@@ -27,9 +27,12 @@ _STEPS = Sentence("they take {took} in total, all steps together {steps}", took=
 _MOSTLY = Sentence("{part} of that is spent {where}", part=PERCENT, where=NAME)
 _CALL = Sentence("{part} of that is spent in a call at {place}", part=PERCENT, place=NAME)
 _LESS_OFTEN = "Run evaluation less often, on fewer batches, or in larger ones."
+_GENERATION = "Generation: do it less often, or for several samples in one batch."
+#: Without a loader it may be a rollout, which the training learns from, so not: less often.
+_LARGER = "Call the model on larger batches: more environments, prompts or samples at once."
 _OTHERS = [
-    "Rollouts: step several environments at once, in processes of their own.",
-    "Generation: do it less often, or for several samples in one batch.",
+    "Rollouts: step the environments in processes of their own.",
+    "Evaluation or generation: do it less often, or with fewer samples.",
 ]
 
 #: Of the time of steps and evaluation together.
@@ -58,6 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
     line = hottest_of_evaluation(facts) if known is None else None
     saved_s = known[1] * step.evaluating_s if known else step.evaluating_s
     mostly = part >= _MOST_OF_IT
+    fixes = [_LESS_OFTEN, _GENERATION] if step.evaluation_loads else [_LARGER, *_OTHERS]
     return Finding(
         _RULE_ID,
         Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
@@ -100,8 +104,8 @@ def check(facts: RuleInputs) -> Finding | None:
             *([reported(known[0].call, known[1], "evaluation")] if known else []),
             *(_spent(line) if line is not None else []),
         ],
-        fix=f"{known[0].call.fix}." if known else _LESS_OFTEN,
-        fix_more=[_LESS_OFTEN, *_OTHERS] if known else _OTHERS,
+        fix=f"{known[0].call.fix}." if known else fixes[0],
+        fix_more=fixes if known else fixes[1:],
         place=f"{known[0].file}:{known[0].line}" if known else step.evaluation_place,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
@@ -175,5 +179,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=frozenset(),
     in_part=False,
     outside_steps=True,
-    action="evaluate less often",
+    action="spend less on inference",
 )

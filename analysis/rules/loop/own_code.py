@@ -20,6 +20,7 @@ from feedline.analysis.ledger.view.loop_code import (
 )
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
+    is_lines,
     name_of,
     named_functions,
     parts,
@@ -79,6 +80,11 @@ _WAITS = Sentence(
 _ASIDE = "Do what this code waits for less often, or in a thread beside the training."
 _REPLACE = Sentence(
     "Run {function} less often, or replace Python loops there with tensor operations.",
+    function=NAME,
+)
+_LEAVE_OUT = Sentence(
+    "Leave out of {function} what not every step needs, or replace Python loops there with tensor "
+    "operations.",
     function=NAME,
 )
 
@@ -253,7 +259,8 @@ def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str
     if _of_library(own.mainly) or own.mainly and "(" not in own.mainly:  # stacks name it so
         callee = _called(own.mainly)
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
-    what = _ASIDE if waits else _REPLACE(function=function)
+    replaced = _LEAVE_OUT if is_lines(own.name) else _REPLACE  # what the loop does in each step
+    what = _ASIDE if waits else replaced(function=function)
     alone = sampled or own.name.startswith("line ")
     return [what] if alone else [_PROFILE(function=function), what]
 
