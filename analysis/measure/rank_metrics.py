@@ -179,7 +179,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         else _estimated(rank, rank.estimate, kinds)
     )
     evaluation = steps.boundaries.evaluation
-    evaluated, of = np.unique(_made_by(rank, steps, evaluation[:, 0]), return_inverse=True)
+    evaluated, of = np.unique(_made_by(rank, steps, evaluation[:, 1]), return_inverse=True)
     made = int(_made_by(rank, steps, np.array([np.iinfo(np.int64).max]))[0])
     again = evaluated if ((evaluated > 0) & (evaluated < made)).any() else evaluated[evaluated > 0]
     took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9

@@ -93,3 +93,21 @@ def test_what_is_evaluated_once_is_told_from_what_is_evaluated_again(took, once,
     assert step.evaluation_s == pytest.approx(sum(took) / 1e3)
     assert step.evaluation_once_s == pytest.approx(once / 1e3)
     assert step.evaluations == again
+
+
+def test_the_period_of_evaluation_is_counted_in_whole_epochs():
+    """Also where a step lasts until the next batch is asked for, with an evaluation inside."""
+    run, at, ms = MadeUp(), 0, 1_000_000
+    for _ in range(3):
+        for batch in range(5):
+            run.next(at, at + ms, batch).forward(at + ms, at + 2 * ms)
+            run.backward(at + 2 * ms, at + 3 * ms).update(at + 3 * ms, at + 4 * ms)
+            at += 5 * ms
+        for batch in range(4):
+            run.next(at, at + ms, batch, loader=1).forward(at + ms, at + 2 * ms, grad=False)
+            at += 5 * ms
+
+    step = step_summary(recorded(run, 0, at))
+
+    assert (step.evaluations, step.evaluation_period) == (3, 5.0)
+    assert step.evaluation_loads
