@@ -141,15 +141,15 @@ def _training_passes(spans: list[Span]) -> set[int]:
 
 
 def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
-    """Stretches from one training event to the next in which a pass that feeds no step was asked."""
-    found, begin, last = [], 0, spans[0].begin
+    """Stretches from a pass that feeds no step to the next event that trains."""
+    found, begin, last = [], 0, 0
     begun = False
     for span in spans:
         other = (span.kind in ("next", "start") and span.who not in fed) or (
             span.kind == "eval" and begun
         )
         if other and not begun:
-            begin, begun = last, True
+            begin, begun = span.begin, True  # what comes before it is the loop's
         elif (
             begun
             and not other
