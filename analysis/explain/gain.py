@@ -76,7 +76,7 @@ def _gain(
 def _outside(saved_s: float, rate: float, unit: str, step: StepSummary, steps: int) -> Gain:
     """Return what a run gives whose steps stay as they are, and the rest of which gets shorter."""
     steps_s = step.mean_s * steps
-    whole_s = steps_s + step.evaluation_s
+    whole_s = steps_s + step.evaluating_s
     before, after = (rate * steps_s / took_s for took_s in (whole_s, whole_s - saved_s))
     return Gain(GainKind.AT_MOST, f"{unit} of the whole run", before, after)
 

@@ -268,7 +268,7 @@ def _step(source: _Source) -> StepSummary | None:
             own_code.of_steps(shown, step),
             user_code.loop_code(code, step.stages) if code is not None else None,
         ),
-        evaluation_code=own_code.of_evaluation(shown),
+        evaluation_code=own_code.of_evaluation(shown, step),
         periodic=periodic_stall(shown, step.mean_s, step.stages, source.stacks),
         evaluation_place=user_code.evaluating_line(
             shown.steps.boundaries.evaluation, code, source.stacks

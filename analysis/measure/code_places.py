@@ -23,6 +23,8 @@ EVALUATION = "evaluation"
 WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
 GRADIENTS, OPTIMIZER = "gradients", "optimizer"
+#: Those of them in which only a program stands that learns.
+TRAINING = (BACKWARD, OPTIMIZER)
 COMPILE, CHECKPOINT, _COPY = "compile", "checkpoint", "copy"
 #: A call that writes or draws what people look at: a part of the loop's own lines.
 LOGGING = "logging"

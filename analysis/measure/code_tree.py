@@ -25,6 +25,7 @@ from feedline.analysis.measure.code_places import (
     RECORDING,
     SAMPLER,
     START,
+    TRAINING,
     WAIT,
     besides,
     is_recording,
@@ -39,7 +40,6 @@ MAIN, WORKER = "main", "worker"
 _LOOP = "loop"  # phase of a sample
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
-_STEPS = ("backward", "optimizer")
 _OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
@@ -266,7 +266,7 @@ def _loop_of(seen: Sequence[_SeenStack]) -> Key | None:
 
     Where none were seen, it has most forward passes, or waits for batches.
     """
-    for places in (_STEPS, (FORWARD, LOSS), (WAIT,)):
+    for places in (TRAINING, (FORWARD, LOSS), (WAIT,)):
         chosen = [one for one in seen if one.place in places]
         if chosen:
             return _innermost(chosen)
@@ -297,7 +297,7 @@ def _evaluations(seen: Sequence[_SeenStack], loop: Key | None) -> frozenset[Key]
     for one in seen:
         of_loader = one.place in (*MAKING, WAIT, START, SAMPLER)
         place = WAIT if of_loader else one.place
-        trained += one.stack.samples * (place in _STEPS)
+        trained += one.stack.samples * (place in TRAINING)
         for frame in program_frames(one.frames[: one.inside]) if of_loader else one.program:
             places = does.setdefault(frame.key, {})
             places[place] = places.get(place, 0) + one.stack.samples
@@ -308,7 +308,7 @@ def _evaluations(seen: Sequence[_SeenStack], loop: Key | None) -> frozenset[Key]
         for key, places in does.items()
         if key != loop
         and min(places.get(FORWARD, 0), places.get(WAIT, 0)) > 0
-        and not places.keys() & set(_STEPS)
+        and not places.keys() & set(TRAINING)
     )
 
 

@@ -8,6 +8,7 @@ code: the stage ``other``, and the part of ``loss`` that lies between a forward 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from feedline.profiler.store.segment_reader import Process
 
 _FEWEST = 3  # steps whose code was looked at that are worth a mean
 _FEWEST_EVALUATIONS = 2
+_UNLIKE = 2  # times the longest that was looked at
 _Z = 1.96  # of a 95 % interval
 _MOST = 8  # functions that are kept
 # of a function's time that a function called in it takes, at least, to be told with it
@@ -41,20 +43,39 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
     of_input = rank.steps.making.functions if rank.steps.making else ()
     whole_s = step.stages["other"] + of_loss * step.stages.get("loss", 0.0)
-    return _of(chosen, rank.main, whole_s, of_input) if len(chosen) >= _FEWEST else None
+    if len(chosen) < _FEWEST:
+        return None
+    few_s = _in_few(chosen, rank) * whole_s
+    found = _of(chosen, rank.main, whole_s - few_s, of_input)
+    return replace(found, s=whole_s, few_s=few_s) if found is not None else None
 
 
-def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """Return what the code in evaluation, rollouts or generation does.
+def _in_few(looks: Records, rank: RankMetrics) -> float:
+    """Return which share of this code lies in few long steps unlike any that was looked at.
+
+    What such a step does, as at the end of an epoch, none of the functions that were seen does.
+    """
+    assert rank.steps is not None
+    own = (rank.steps.stages["other"] + rank.steps.computing_loss)[rank.first :]
+    beyond = np.maximum(own - _UNLIKE * int(looks["wall"].max()), 0)
+    return float(beyond.sum() / own.sum()) if own.sum() > 0 else 0.0
+
+
+def of_evaluation(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
+    """Return what the code in evaluation, rollouts or generation does, without what happens once.
 
     None: too little of it was looked at.
     """
-    if rank.steps is None:
+    if rank.steps is None or not step.evaluation_s:
         return None
     looks = _looks(rank.main)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
+    if step.evaluation_once_s:
+        ends = rank.steps.boundaries.end
+        chosen = chosen[holds(np.array([[ends[0], ends[-1]]]), chosen["start"])]
+    recurs = step.evaluating_s / step.evaluation_s
     return (
-        _of(chosen, rank.main, rank.steps.evaluating / 1e9)
+        _of(chosen, rank.main, recurs * rank.steps.evaluating / 1e9)
         if len(chosen) >= _FEWEST_EVALUATIONS
         else None
     )

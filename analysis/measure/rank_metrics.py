@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis.intervals import FloatArray, IntArray
+from feedline.analysis.intervals import FloatArray, IntArray, holds
 from feedline.analysis.measure import machine_use, waits
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
 from feedline.analysis.measure.counted_steps import Counted, Estimate
@@ -23,6 +23,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
+_TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 
@@ -178,7 +179,10 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         else _estimated(rank, rank.estimate, kinds)
     )
     evaluation = steps.boundaries.evaluation
-    evaluated = np.unique(_made_by(rank, steps, evaluation[:, 0]))
+    evaluated, of = np.unique(_made_by(rank, steps, evaluation[:, 1]), return_inverse=True)
+    made = int(_made_by(rank, steps, np.array([np.iinfo(np.int64).max]))[0])
+    again = evaluated if ((evaluated > 0) & (evaluated < made)).any() else evaluated[evaluated > 0]
+    took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9
     queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
@@ -187,10 +191,12 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         stages=mean.stages,
         waits=mean.waits,
         boundary=steps.boundaries.by,
-        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
-        evaluations=len(evaluated),
-        evaluation_period=float(np.median(np.diff(evaluated)))
-        if len(evaluated) > 1 and rank.main.stride == 1
+        evaluation_s=float(took.sum()),
+        evaluations=len(again),
+        evaluation_once_s=_once_s(evaluated, took, made),
+        evaluation_loads=bool(holds(evaluation, rank.main.of(Stage.NEXT)["start"]).any()),
+        evaluation_period=float(np.median(np.diff(again)))
+        if len(again) > 1 and rank.main.stride == 1
         else None,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
@@ -203,6 +209,22 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
             rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
         ),
     )
+
+
+def _once_s(evaluated: IntArray, took: FloatArray, made: int) -> float:
+    """Return what evaluation before the first step and after the last took that happens once, s.
+
+    Args:
+        evaluated: int64 [n], how many steps were made by each; ascending.
+        took: float64 [n], s.
+        made: steps of the training.
+    """
+    around = (evaluated == 0) | (evaluated >= made)
+    if around.all():  # a single one after the last step may be that of each epoch
+        return float(took[evaluated == 0].sum())
+    usual = float(np.median(took[~around]))
+    longer = np.where(took > _TWICE * usual, took - usual, 0.0)
+    return float(longer[around].sum())
 
 
 def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:

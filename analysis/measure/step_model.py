@@ -115,11 +115,14 @@ class OwnCode:
             of a model, backward or optimizer to the next. Unit: looks.
         functions: What the training loop calls, and lines of the loop itself, longest first. They
             add up to at most s.
+        few_s: What lies in a few long steps unlike any that was observed, such as the last of an
+            epoch: it belongs to none of the functions. Unit: s.
     """
 
     s: float
     looks: int
     functions: list[OwnFunction]
+    few_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,11 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
+        evaluation_once_s: Of that, what happens once, such as a test at the end: how much longer the
+            loops before the first step or after the last take than the median of the others, if
+            more than twice as long. Unit: s.
+        evaluation_loads: Whether such a loop asked a loader, as an evaluation does. Rollouts,
+            generation and evaluations of tensors in memory ask none.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -232,7 +240,7 @@ class StepSummary:
         periodic: Every nth step takes longer, which is a part of other stages. None: no such period
             was found.
         evaluations: How many such loops there were; several without a step between them count as
-            one.
+            one, and one before the first step only if there are more than that and one at the end.
         evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
             fewer than two, or the run was so long that not all of its steps were kept.
         evaluation_place: Line of the training loop at which most of that time is spent, as in
@@ -262,8 +270,15 @@ class StepSummary:
     garbage: GarbageCollection | None = None
     periodic: PeriodicStall | None = None
     evaluations: int = 0
+    evaluation_once_s: float = 0.0
+    evaluation_loads: bool = False
     evaluation_period: float | None = None
     evaluation_place: str = ""
+
+    @property
+    def evaluating_s(self) -> float:
+        """Seconds of evaluation and rollouts, without what happens once."""
+        return self.evaluation_s - self.evaluation_once_s
 
     @property
     def gpu_s(self) -> float:

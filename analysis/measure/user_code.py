@@ -2,23 +2,31 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.analysis.measure.code_frames import (
+    CodeFrame,
     called,
     in_one_body,
     program_frames,
     within_the_program,
 )
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
-from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
+from feedline.analysis.measure.code_places import (
+    EVALUATION,
+    IDLE,
+    LOGGING,
+    OTHER,
+    TRAINING,
+    standing,
+)
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
-from feedline.profiler.store.sampled_stacks import ProcessStacks
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
 #: Of its process's time: functions that take less are not told, nor are lines.
 _TOLD = 0.01
@@ -224,9 +232,12 @@ def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCod
 
     A function that calls very many others cannot be timed, and one that runs in few steps is
     rarely; where stacks show one that takes twice as long as any that was timed, they are believed.
+    So are they where most of this code lies in a few long steps.
     """
     if looked is None or sampled is None or not sampled.functions:
         return looked or sampled
+    if looked.few_s >= _MOST * looked.s > 0:
+        return sampled
     first = sampled.functions[0]
     timed_s = max((one.s for one in looked.functions), default=0.0)
     surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s and timed_s < _MOST * first.s
@@ -282,17 +293,34 @@ def evaluating_line(
     """
     if code is None or code.loop is None or not len(evaluation):
         return ""
-    lines: Counter[int] = Counter()
-    for process in stacks:
-        for stack in process.stacks if process.kind == MAIN else ():
-            moments = np.array(stack.moments, np.int64)
-            number = int(holds(evaluation, moments).sum()) if len(moments) else 0
-            if number:
-                frames = program_frames(within_the_program(stack.frames))
-                lines.update(
-                    {one.line: number for one in frames if in_one_body(one.key, code.loop)}
-                )
-    line, most = max(lines.items(), key=lambda pair: pair[1], default=(0, 0))
+    seen = [stack for process in stacks if process.kind == MAIN for stack in process.stacks]
+    trains = {one.line for stack in seen for one in _callers(stack, code.loop, TRAINING)[:1]}
+    lines: Counter[tuple[str, int]] = Counter()
+    for stack in seen:
+        moments = np.array(stack.moments, np.int64)
+        number = int(holds(evaluation, moments).sum()) if len(moments) else 0
+        callers = _callers(stack, code.loop) if number else []
+        if callers and callers[0].line in trains:  # a library's loop evaluates below it
+            callers = callers[1:]
+        lines.update({(one.file, one.line): number for one in callers[:1]})
+    (file, line), most = max(lines.items(), key=lambda pair: pair[1], default=(("", 0), 0))
     if most < _FEWEST_EVALUATING or most < _MOST_AT_LINE * lines.total():
         return ""
-    return f"{code.loop[0]}:{line}"
+    return f"{file}:{line}"
+
+
+def _callers(
+    stack: SampledStack, loop: tuple[str, str], places: Collection[str] = ()
+) -> list[CodeFrame]:
+    """Return the program's frames from the training loop down to the model or loader it called.
+
+    Args:
+        places: where the stack must stand; empty: anywhere.
+    """
+    frames = within_the_program(stack.frames)
+    stands = standing(frames)
+    if places and stands.place not in places:
+        return []
+    own = program_frames(frames[: stands.inside])
+    at = max((at for at, one in enumerate(own) if in_one_body(one.key, loop)), default=len(own))
+    return own[at:]

@@ -136,6 +136,12 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
     if inside:
         whole[_INPUT] = sum(inside.values())
     whole |= {name: s for name, s in known if name not in whole}
+    if "loss" in whole and ledger is not None and ledger.step is not None:  # what they have of it
+        whole["loss"] -= sum(
+            ledger.step.total_s(_in_loss(row))
+            for row in ledger.step.under(OTHER)
+            if _called(row) in dict(known)
+        )
     ordered = sorted(whole.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
     if len(large) >= most:
@@ -185,8 +191,17 @@ def _costly(
         if not (between and path.startswith(_BETWEEN_RANKS))
     ]
     if stage == OTHER:
-        known += [(_called(row), row.s) for row in ledger.step.under(stage) if _called(row)]
+        known += [
+            (_called(row), row.s + ledger.step.total_s(_in_loss(row)))
+            for row in ledger.step.under(stage)
+            if _called(row)
+        ]
     return [(name, s) for name, s in known if s >= least_s]
+
+
+def _in_loss(row: LedgerRow) -> str:
+    """Return where the same code stands between a forward pass and its backward pass."""
+    return f"loss/{row.where.partition('/')[2]}"
 
 
 def _called(row: LedgerRow) -> str:

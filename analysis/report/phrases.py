@@ -478,11 +478,15 @@ def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
 
 def own_code(own: OwnCode) -> str:
     """Return how much it is in all, and how often it was observed."""
-    named_s = sum(function.s for function in own.functions)
+    named_s = sum(function.s for function in own.functions) + own.few_s
     rest = " (including functions that are not shown)" if named_s < _NAMED * own.s else ""
-    return (
-        f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
+    few = (
+        f". A few long steps, which were not observed, take {seconds(own.few_s)} of it"
+        if own.few_s >= (1 - _NAMED) * own.s and own.few_s
+        else ""
     )
+    looks = counted(own.looks, "time")
+    return f"all such code takes {seconds(own.s)}{rest}; it was observed {looks}{few}"
 
 
 def cpus(use: Cpus) -> str:

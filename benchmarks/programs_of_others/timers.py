@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 INPUT = ("next", "start", "input")
@@ -15,7 +15,8 @@ MANY = 20
 class Span:
     """One call, times in ns;
 
-    ``own`` without what lies inside; ``who`` made it; ``size`` of the batch that it gave.
+    ``own`` without what lies inside; ``who`` made it, or the pass over a loader; ``size`` of the batch
+    that it gave.
     """
 
     kind: str
@@ -32,7 +33,7 @@ class ByHand:
 
     Attributes:
         updates: of the optimizer that made the most; backwards, where there is no optimizer.
-        loaded: samples in the batches of loaders that feed steps.
+        loaded: samples in the batches of passes that feed steps.
         step_s: mean step without the first, and without evaluation.
         parts: kind -> seconds of such a step; ``rest`` is what no timer saw.
         evaluation_share: of the time of the steps and of all evaluation.
@@ -79,9 +80,9 @@ def read(folder: Path) -> list[ByHand]:
 
 
 def _of(about: dict) -> ByHand:
-    spans = sorted((Span(*span) for span in about["spans"]), key=lambda span: span.begin)
+    spans = _by_pass(sorted((Span(*span) for span in about["spans"]), key=lambda span: span.begin))
     updates, ends = _rounds(spans)
-    fed = _training_loaders(spans)
+    fed = _training_passes(spans)
     evaluation = _evaluation(spans, fed)
     counted = [span for span in spans if len(ends) > 1 and ends[0] <= span.begin < ends[-1]]
     inside = [
@@ -117,8 +118,19 @@ def _rounds(spans: list[Span]) -> tuple[int, list[int]]:
     return busiest, [span.end for span in spans if span.kind == "update" and span.who == who]
 
 
-def _training_loaders(spans: list[Span]) -> set[int]:
-    """Loaders after whose batches a backward comes before the next batch, at least once."""
+def _by_pass(spans: list[Span]) -> list[Span]:
+    """Number the passes over loaders in ``who``: a program may evaluate on the loader it trains with."""
+    begun, found = dict[int, int](), list[Span]()
+    for number, span in enumerate(spans):
+        if span.kind == "start":
+            begun[span.who] = number
+        loads = span.kind in ("start", "next")
+        found.append(replace(span, who=begun.get(span.who, -1)) if loads else span)
+    return found
+
+
+def _training_passes(spans: list[Span]) -> set[int]:
+    """Passes after whose batches a backward comes before the next batch, at least once."""
     asked, fed = None, set()
     for span in spans:
         if span.kind == "next":
@@ -129,7 +141,7 @@ def _training_loaders(spans: list[Span]) -> set[int]:
 
 
 def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
-    """Stretches from one training event to the next in which a loader that feeds no step was asked."""
+    """Stretches from a pass that feeds no step to the next event that trains."""
     found, begin, last = [], 0, 0
     begun = False
     for span in spans:
@@ -137,7 +149,7 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
             span.kind == "eval" and begun
         )
         if other and not begun:
-            begin, begun = last, True
+            begin, begun = span.begin, True  # what comes before it is the loop's
         elif (
             begun
             and not other

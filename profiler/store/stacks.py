@@ -19,7 +19,7 @@ tabs, and numbered things by the order in which they appear:
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.files.bounded import whole
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.sampled_stacks import (
     FileState,
@@ -58,7 +59,8 @@ def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
     if log is None:
         return _refused(rank)
     first, last = _times(rank)
-    return tuple(_stacks_of(rank, log, [one for one in log.seen if first <= one.middle <= last]))
+    seen = [part for one in log.seen if (part := one.within(first, last)).samples]
+    return tuple(_stacks_of(rank, log, seen))
 
 
 def read_file_states(rank: Rank) -> dict[str, FileState]:
@@ -172,6 +174,14 @@ class _Seen:
     def middle(self) -> int:
         return (self.begin + self.end) // 2
 
+    def within(self, first: int, last: int) -> "_Seen":
+        """Return what was seen between two moments; where those were not kept, all of it or nothing."""
+        if len(self.moments) != self.samples:
+            return self if first <= self.middle <= last else replace(self, samples=0, ns=0)
+        kept = tuple(moment for moment in self.moments if first <= moment <= last)
+        ns = self.ns * len(kept) // max(1, self.samples)
+        return replace(self, samples=len(kept), ns=ns, moments=kept)
+
 
 @dataclass
 class _Count:
@@ -251,17 +261,20 @@ class _Log:
 
 
 def _stacks_of(rank: Rank, log: _Log, stretches: Sequence[_Seen]) -> Iterator[ProcessStacks]:
-    loops = {name_of(process): _loop(process) for process in rank.processes}
+    phases = {name_of(process): _phases(_loop(process)) for process in rank.processes}
     counts: dict[str, dict[tuple[str, str, tuple[int, ...]], _Count]] = {
         name: defaultdict(_Count) for name, _ in log.processes
     }
     for seen in stretches:
         process, thread, frames = log.stacks[seen.stack]
         name = log.processes[process][0]
-        count = counts[name][_phase(seen.middle, loops.get(name)), thread, frames]
-        count.samples += seen.samples
-        count.ns += seen.ns
-        count.moments += seen.moments
+        for phase, first, last in phases.get(name) or _phases(None):
+            if not (part := seen.within(first, last)).samples:
+                continue
+            count = counts[name][phase, thread, frames]
+            count.samples += part.samples
+            count.ns += part.ns
+            count.moments += part.moments
     pids = dict(log.processes)
     refused = {log.processes[number][0]: why for number, why in log.refused.items()}
     for name in sorted(counts, key=lambda name: (name != MAIN, name)):
@@ -307,10 +320,24 @@ def _loop(process: Process) -> tuple[int, int] | None:
     if not process.is_worker:
         last = next(own for stages in _LAST if len(own := process.of(*stages)))
     ends = last["start"] + np.maximum(last["wall"], 0)
-    return int(records["start"].min()), int(ends.max())
+    begin = records["start"].min() if process.is_worker else _first_step(process, records)
+    return int(begin), int(ends.max())
 
 
-def _phase(moment: int, loop: tuple[int, int] | None) -> str:
-    if loop is None or moment < loop[0]:
-        return _START
-    return LOOP if moment <= loop[1] else _END
+def _first_step(process: Process, records: Records) -> np.int64:
+    """Return when the first step asked for its batch; models may have been called long before, ns."""
+    learned = process.of(Stage.BACKWARD, Stage.OPTIMIZER)["start"]
+    before = records[records["start"] < learned.min()] if len(learned) else records[:0]
+    asked = before[before["stage"] == Stage.NEXT]["start"]
+    if len(asked):
+        return np.int64(asked.max())
+    trains = before[before["flags"] & Flag.GRAD != 0]["start"]
+    return np.int64(min((*trains, *learned), default=records["start"].min()))
+
+
+def _phases(loop: tuple[int, int] | None) -> tuple[tuple[str, int, int], ...]:
+    """Return the phases of a process: its loop, and what lies before and after, each up to a moment."""
+    if loop is None:
+        return ((_START, 0, _MOST_NS),)
+    begin, end = loop
+    return ((_START, 0, begin - 1), (LOOP, begin, end), (_END, end + 1, _MOST_NS))

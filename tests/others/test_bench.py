@@ -1,5 +1,6 @@
 """The bench for programs of others: what it says of a program whose truth is known."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from programs_of_others.judge import (
 from programs_of_others.program import Program
 from programs_of_others.run import line
 from programs_of_others.table import page
-from programs_of_others.timers import ByHand
+from programs_of_others.timers import ByHand, read
 
 #: 2 epochs of 5 batches of 4; each sample sleeps, so that most of the step is input. It evaluates
 #: after each epoch.
@@ -179,3 +180,29 @@ def test_an_unexplained_wait_is_no_verdict_where_nobody_sampled_who_uses_the_cpu
     unexplained = replace(said("input_bound_unexplained", 0.3, "x"), others_known=others_known)
 
     assert judge(PROGRAM, unexplained, facts(0.3))[0] == judgement
+
+
+def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path):
+    spans = []
+
+    def add(kind, took, who=0, size=0):
+        begin = spans[-1][2] if spans else 1000
+        spans.append((kind, begin, begin + took, took, who, size))
+
+    add("start", 10, 1)  # a sanity check before the first step
+    add("eval", 20)
+    for _ in range(3):
+        for kinds in (("forward", "backward", "update"), ("eval",)):
+            add("start", 5)
+            for _ in range(2):
+                add("next", 5, 0, 4)
+                for kind in kinds:
+                    add(kind, 10)
+    (tmp_path / "1.json").write_text(json.dumps({"spans": spans}))
+
+    (by_hand,) = read(tmp_path)
+
+    # of each epoch: 75 ns train, 35 ns evaluate; the mean step leaves the first one out
+    evaluated = 30 + 3 * 35
+    assert by_hand.evaluation_share == pytest.approx(evaluated / (3 * 75 - 40 + evaluated))
+    assert by_hand.loaded == 3 * 2 * 4

@@ -104,6 +104,24 @@ def test_a_function_that_mixes_what_models_got_and_gave_makes_no_batch(recorded)
     assert not names(main)
 
 
+def test_a_function_that_hands_on_what_another_has_made_in_the_step_makes_no_batch(recorded):
+    """As the checks of a solver's arguments."""
+    made = Timed()
+
+    def checked(batch):
+        if batch.ndim != 2:
+            raise ValueError
+        return batch
+
+    def step(model):
+        x, y = made.get_batch()
+        return model(checked(x), y)[1]
+
+    _, main = recorded(lambda: train(step))
+
+    assert len(names(main)) == 1 and "get_batch" in names(main).pop()
+
+
 def test_all_batches_of_an_accumulating_step_count(recorded):
     made = Timed()
     report, main = recorded(lambda: train(at_the_end(made.get_batch), 12, accumulate=4))
@@ -166,7 +184,7 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
         if one.rule_id in ("compute_bound", "input_not_seen")
     ]  # by what is in other
 
-    assert not finding(report) and "slice_of at " in said[0]
+    assert not finding(report) and said
     assert 0 < input_s(report) < 0.05 * report.step.mean_s
 
 

@@ -257,6 +257,13 @@ def spinning(name: str) -> RuleInputs:
 
 #: Rule -> words of its fix, a run that has what they take for granted, and one that has not: then
 #: it is silent, or says something else.
+def evaluates(seconds: float, loads: bool) -> RuleInputs:
+    """A run that only infers for so long, with a loader or without one."""
+    facts = made_up_facts()
+    step = replace(facts.step, evaluation_s=seconds, evaluation_loads=loads)
+    return replace(facts, step=step)
+
+
 CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "slow_for_its_bytes": [
         ("DEFAULT_MAX_THREADS", spinning("PIL.AVIF"), spinning("cv2.imread")),
@@ -728,8 +735,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         (
             "line by line",
-            own(made_up_facts(), "line 20 (train.py)"),
-            own(made_up_facts(), "line 20 (train.py)", "cross_entropy (torch…/functional.py:3472)"),
+            own(made_up_facts(), "lines 20 to 24 (train.py)"),
+            own(
+                made_up_facts(),
+                "lines 20 to 24 (train.py)",
+                "cross_entropy (torch…/functional.py:3472)",
+            ),
         ),
         (
             "smaller images",
@@ -864,13 +875,9 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
     ],
     "evaluation_time": [
-        (
-            "evaluation",
-            (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(
-                made_up_facts()
-            ),
-            made_up_facts(),
-        ),
+        ("Run evaluation less often", evaluates(60.0, loads=True), evaluates(60.0, loads=False)),
+        ("environments", evaluates(60.0, loads=False), evaluates(60.0, loads=True)),
+        ("less often", evaluates(60.0, loads=True), evaluates(0.0, loads=True)),
     ],
     "nothing_trained": [
         (

@@ -15,6 +15,17 @@ def test_it_names_the_stage_that_takes_most_of_a_sample():
     assert finding.more == ["the largest stage of a sample is decode (42 % of its time)"]
 
 
+def test_it_names_the_programs_own_function_where_that_takes_most_of_a_sample():
+    slow = {"dataset": (9.0, 0.0, 0.0)}
+    code = {"sample_code": "Rows.__getitem__ (train.py:18)"}
+    finding = check(waiting(60.0, sample=slow, settings=code))
+
+    assert finding.place == "train.py:18"
+    assert finding.fix.startswith("Profile Rows.__getitem__ line by line: its own code takes ")
+    assert check(waiting(60.0, settings=code)).place == ""  # decoding takes most
+    assert check(waiting(60.0, sample=slow)).place == ""
+
+
 def test_it_names_a_slow_sampler():
     assert (
         "its largest part is the sampler (30.0 ms per step)"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, without_workers
 from text.breath import advised, said
@@ -59,6 +61,21 @@ def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():
 
 def test_batches_that_torch_asks_for_whole_are_not_made_one_by_one():
     assert check(rows(3.0, settings={"whole_batches": True})) is None
+
+
+def test_a_collate_function_of_the_programs_own_stays():
+    facts = rows(3.0, settings={"collate": "pad"})
+    collating = facts.step.stages["collate"]
+    finding = check(facts)
+
+    assert finding.cost_s == pytest.approx(check(rows(3.0)).cost_s - collating)
+    assert "collate_fn then gets what the dataset returns" in advised(finding)
+    assert {one.id for one in finding.evidence} >= {"making_s", "apart_s"}
+
+
+def test_objects_such_as_graphs_are_not_made_in_one_call():
+    facts = rows(3.0)
+    assert check(replace(facts, loader=replace(facts.loader, batch_bytes=0.0))) is None
 
 
 def test_an_iterable_dataset_yields_whole_batches():

@@ -46,6 +46,44 @@ def given(
     )
 
 
+def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():
+    found = given(function("lines 30 to 41 (train.py)", 8.0))
+    few = replace(found.step.own_code, few_s=0.015)
+    finding = own_code.check(replace(found, step=replace(found.step, own_code=few)))
+
+    assert "15.0 ms per step of it lies in a few long steps that were not observed" in said(finding)
+    assert "few_s" in {one.id for one in finding.evidence}
+    assert "few long" not in said(own_code.check(found))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("line 75 of train (train.py:75)", "train.py:75"),
+        ("lines 30 to 41 (train.py)", "train.py:30"),
+        ("loop from line 197 around to 183 (train.py)", "train.py:197"),
+        ("loop around line 83 (train.py)", "train.py:83"),
+    ],
+)
+def test_lines_are_named_with_their_file_and_placed_at_the_first_of_them(name, place):
+    finding = own_code.check(given(function(name, 14.0)))
+
+    assert finding.place == place and name in finding.message
+
+
+def test_the_library_that_a_line_calls_is_not_to_be_profiled():
+    called = own_code.check(
+        given(function("line 75 of train (train.py:75)", 14.0, "opacus.epsilon"))
+    )
+    alone = own_code.check(given(function("line 75 of train (train.py:75)", 14.0)))
+
+    assert called.fix == (
+        "Look at line 75 of train (train.py:75): opacus.epsilon(), which is called there, takes "
+        "the time."
+    )
+    assert alone.fix.startswith("Leave out of line 75 of train (train.py:75) what not every step")
+
+
 def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
     found = given(
         function("project (train.py:20)", 14.0, "scatter (ops.py:3)"),
@@ -176,7 +214,7 @@ def test_a_slow_call_in_evaluation_is_named_with_its_line_and_what_the_run_gains
 def test_evaluation_without_such_a_call_says_where_most_of_it_is_spent(tmp_path):
     finding = evaluation_time.check(_scored(tmp_path, "total += held(model, batch)"))
 
-    assert finding.fix.startswith("Run evaluation less often")
+    assert finding.fix.startswith("Call the model on larger batches")
     assert any("spent in score() at" in sentence for sentence in finding.more)
     assert {"line_share", "line_share_end"} <= {one.id for one in finding.evidence}
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from measure.made_up_records import MadeUp
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
@@ -58,6 +59,28 @@ def test_moments_of_samples_are_read_back_to_the_microsecond(folder):
     (main,) = read_stacks(rank(folder))
     moments = {len(stack.frames): stack.moments for stack in main.stacks}
     assert moments == {2: (1_002_000, 2_000_000), 1: ()}
+
+
+def test_a_sample_belongs_to_the_phase_of_its_moment_not_of_its_stretch(folder):
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    for moment in (1_002_000, 1_003_000, 1_008_000):
+        log.add(process, "main", STACK, 5, moment)
+    log.add(process, "main", STACK[:1], 5)
+    log.group(1_000_000, 1_010_000)
+    recorded = rank(folder)
+    steps = MadeUp().forward(1_000_000, 1_001_000, grad=False)  # makes data with another model
+    steps.forward(1_004_000, 1_006_000).backward(1_006_000, 1_009_000)
+    recorded.__dict__["processes"] = [steps.process()]
+
+    (main,) = read_stacks(recorded)
+    found = {(one.phase, len(one.frames)): (one.samples, one.moments) for one in main.stacks}
+    assert found == {
+        ("start", 2): (2, (1_002_000, 1_003_000)),
+        ("loop", 2): (1, (1_008_000,)),
+        ("loop", 1): (1, ()),  # its moment was not kept
+    }
+    assert [one.seconds for one in main.stacks] == pytest.approx([10e-9, 5e-9, 5e-9])
 
 
 def test_a_line_that_a_killed_helper_left_half_written_is_ignored(folder):

@@ -313,6 +313,16 @@ def test_samples_are_believed_where_they_show_surely_more_than_was_timed():
     assert looked_or_sampled(short, seen) is seen and looked_or_sampled(looked, seen) is looked
 
 
+def test_samples_are_believed_where_most_lies_in_a_few_long_steps_that_were_not_looked_at():
+    looked, seen = own("lines 3 to 5 (train.py)", 0.2, 9), own("line 9 of f (train.py:9)", 0.9, 10)
+    half = replace(looked, few_s=0.6 * looked.s)
+
+    assert looked_or_sampled(half, seen) is seen and looked_or_sampled(half, None) is half
+    assert (
+        looked_or_sampled(replace(half, few_s=0.3 * looked.s), seen).functions == looked.functions
+    )
+
+
 def test_few_samples_or_no_function_that_takes_most_are_not_believed():
     looked = own("lines 3 to 5 (train.py)", 0.4, 9)
 

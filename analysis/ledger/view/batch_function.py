@@ -26,6 +26,8 @@ _UNKNOWN = Sentence(
 #: than makes it.
 _MIN_WORKING_SHARE = 0.5
 
+_TOLD = 0.01  # of the step
+
 #: Functions of Python's own that give out what another thread or process has made.
 _HANDS_OVER = (
     r"\bget(_nowait)? \(python3\.\d+/(queue|multiprocessing/queues)\.py"
@@ -49,6 +51,15 @@ def places(facts: RuleInputs) -> str:
     """``train.py:116``: where these functions are."""
     of = map(place_of, facts.making.functions) if facts.making else ()
     return ", ".join(filter(None, of))
+
+
+def makes(facts: RuleInputs) -> list[str]:
+    """Return the same sentence where it is worth one.
+
+    What takes next to nothing may only give out what is in memory, as a property does.
+    """
+    took = facts.step.stages.get("input", 0.0)
+    return [says(facts)] if took >= _TOLD * facts.step.mean_s else []
 
 
 def says(facts: RuleInputs) -> str:
@@ -83,7 +94,7 @@ def unsure(facts: RuleInputs) -> tuple[str, list[str]]:
     """
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
-    more = [says(facts), _UNKNOWN(other=other, part=other / mean)]
+    more = [*makes(facts), _UNKNOWN(other=other, part=other / mean)]
     return _KNOWN(took=took, step=mean), more
 
 

@@ -115,7 +115,7 @@ def hottest_of_evaluation(facts: RuleInputs) -> HotLine | None:
     tree = code.places.get((MAIN, EVALUATION)) if code is not None else None
     if tree is None or facts.on_gpu:
         return None
-    lines = _lines(tree, 1.0, facts.step.evaluation_s)
+    lines = _lines(tree, 1.0, facts.step.evaluating_s)
     hottest = max(lines, key=lambda line: line.share, default=None)
     return hottest if hottest is not None and hottest.low >= _LEAST else None
 

@@ -18,7 +18,7 @@ _TAKE = Sentence("{function} take {took}{when}", function=NAME, took=TIME, when=
 _MOSTLY = Sentence("most of that is spent in {function}", function=NAME)
 
 _WITH_PLACE = re.compile(r"(?P<name>.+) \((?P<place>[^()]+)\)")
-_LINES = re.compile(r"lines? (?P<first>\d+).*")
+_LINES = re.compile(r"(?:loop (?:from|around) )?lines? (?P<first>\d+).*")
 
 
 def name_of(function: str) -> str:
@@ -30,13 +30,18 @@ def name_of(function: str) -> str:
     return at["name"] if at and not _LINES.fullmatch(at["name"]) else function
 
 
+def is_lines(function: str) -> bool:
+    """Tell whether it is lines of the training loop itself rather than a function that it calls."""
+    return _LINES.match(function) is not None
+
+
 def place_of(function: str) -> str:
     """``train.py:116`` of the same; ``train.py:30`` of ``lines 30 to 41 (train.py)``."""
     at = _WITH_PLACE.fullmatch(function)
     if at is None:
         return ""
     lines = _LINES.fullmatch(at["name"])
-    return f"{at['place']}:{lines['first']}" if lines else at["place"]
+    return f"{at['place']}:{lines['first']}" if lines and ":" not in at["place"] else at["place"]
 
 
 def parts(named: Sequence[OwnFunction], when: str) -> list[str]:

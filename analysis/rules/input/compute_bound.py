@@ -5,7 +5,7 @@ from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.batch_function import says
+from feedline.analysis.ledger.view.batch_function import makes
 from feedline.analysis.ledger.view.enough_steps import input_known, interval
 from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_line
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
@@ -67,7 +67,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_says(facts, waiting, line),
         more=[
             *_pins(facts),
-            *([] if facts.loader else [says(facts)]),
+            *([] if facts.loader else makes(facts)),
             *([_STARTED(start=start_s)] if starts else []),
             *interval(facts),
         ],

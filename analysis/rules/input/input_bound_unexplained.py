@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cheaper, cpus
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     making_share,
@@ -99,8 +99,16 @@ def check(facts: RuleInputs) -> Finding:
         inside = [*waits, *cpus.use(facts)]
     if queues:
         inside = [*queues, _NOT_SAMPLED]
+    place = "" if crowded or queues or part != "making_s" else cheaper.place_of_largest(facts)
+    own = cheaper.less_cpu(facts)[:1] if place else []
     fix, *others = (
-        _BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
+        _BY_WHOM
+        if queues
+        else _OTHER_CODE
+        if crowded
+        else [*own, *_INSIDE[len(own) :]]
+        if of_sample
+        else _UNSEEN
     )
     library = str(facts.setting("library"))
     if library in _FIXES:
@@ -121,6 +129,14 @@ def check(facts: RuleInputs) -> Finding:
             SHARE,
         ),
     ]
+    shares += [
+        (
+            "of_cpu",
+            f"{stage}, share of a sample's CPU time",
+            cpus.cpu_share_of(facts, stage) if own else None,
+            SHARE,
+        )
+    ]
     return Finding(
         _RULE_ID,
         Severity.of(waiting),
@@ -133,6 +149,7 @@ def check(facts: RuleInputs) -> Finding:
         ],
         fix=fix,
         fix_more=others,
+        place=place,
         how_to_check="Train on the same batch in every step. If the step is no faster, this "
         "finding is wrong.",
         cost_s=waiting * facts.step.mean_s,

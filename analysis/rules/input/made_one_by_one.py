@@ -10,6 +10,7 @@ from feedline.analysis.ledger.view.handover import Between, call, place, receivi
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     input_wait,
+    making_share,
     num_workers,
     severity,
     unsure_s,
@@ -32,6 +33,10 @@ _TAKING = Sentence(
 _SAVED = Sentence("workers would save {low} to {high} per step", low=TIME, high=TIME)
 _KEEP = "Keep num_workers=0."
 _REMOVE = "Remove shuffle, drop_last, batch_sampler and collate_fn if set."
+_REMOVE_OTHERS = (
+    "Remove shuffle, drop_last and batch_sampler if set. collate_fn then gets what the dataset "
+    "returns for these indices."
+)
 _REMOVE_OF_STREAM = "Remove drop_last if set."
 
 
@@ -50,19 +55,21 @@ def check(facts: RuleInputs) -> Finding | None:
         or size < 2
         or workers_save
         or facts.setting("whole_batches")
+        or _of_objects(facts)
     ):
         return None
+    apart = making * (1 - _own_collate(facts))
     computing = 1 - (facts.runqueue_share or 0.0)  # one call waits for a CPU, too
-    weight = severity(facts, making * computing)
+    weight = severity(facts, apart * computing)
     if weight is Severity.INFO:
         return None
     saved = Between(making - receiving.high, making - receiving.low)
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(making=making),
+        message=_SAYS(making=apart),
         more=_with_workers(saved, receiving),
-        evidence=_evidence(making, size, receiving, saved),
+        evidence=_evidence(making, apart, size, receiving, saved),
         fix=_YIELD_BATCHES if facts.is_stream else _IN_ONE_CALL,
         fix_more=[
             *([_KEEP] if saved.low <= 0 else []),
@@ -71,9 +78,20 @@ def check(facts: RuleInputs) -> Finding | None:
         place=place(facts),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it "
         "still takes as long, this finding is wrong.",
-        cost_s=making * computing,
+        cost_s=apart * computing,
         cost_kind=kind_of_work(facts),
     )
+
+
+def _of_objects(facts: RuleInputs) -> bool:
+    """Tell whether batches hold neither tensors nor arrays, such as graphs: no index makes several."""
+    return facts.loader is not None and facts.loader.batch_bytes == 0
+
+
+def _own_collate(facts: RuleInputs) -> float:
+    """Return the share of making that a collate function of the program's own takes; it stays."""
+    default = facts.setting("collate", "default") == "default"
+    return 0.0 if default else making_share(facts, "collate")
 
 
 def _in_one_call(facts: RuleInputs, size: str) -> list[str]:
@@ -83,7 +101,8 @@ def _in_one_call(facts: RuleInputs, size: str) -> list[str]:
         return [call(facts, "batch_size=None", now), _REMOVE_OF_STREAM]
     each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
-    return [call(facts, f"sampler={batches}, batch_size=None", now), _REMOVE]
+    remove = _REMOVE_OTHERS if _own_collate(facts) else _REMOVE
+    return [call(facts, f"sampler={batches}, batch_size=None", now), remove]
 
 
 def _with_workers(saved: Between, receiving: Between) -> list[str]:
@@ -93,9 +112,16 @@ def _with_workers(saved: Between, receiving: Between) -> list[str]:
     return [f"workers {'would take longer' if saved.high <= 0 else 'may not help'}", taking]
 
 
-def _evidence(making: float, size: float, receiving: Between, saved: Between) -> list[Evidence]:
+def _evidence(
+    making: float, apart: float, size: float, receiving: Between, saved: Between
+) -> list[Evidence]:
     found = [
         Evidence("making_s", "making the batches of one step", making, "s"),
+        *(
+            [Evidence("apart_s", "of that, without the collate function", apart, "s")]
+            if apart < making
+            else []
+        ),
         Evidence("sample_s", "making one sample", making / size, "s"),
         Evidence(
             "receiving_s",

@@ -22,10 +22,12 @@ _ONLY_TIMED = Sentence(
 )
 _FEW = Sentence("too short to judge: only {steps}", steps=PART)
 _VARY = Sentence(
-    "too short to judge: {steps} are too few, because their times vary so much", steps=PART
+    "too short to judge the input: {steps} are too few, because their times vary so much",
+    steps=PART,
 )
 _TAKES = Sentence("the input takes {between}{aside}", between=PART, aside=PART)
 _UNKNOWN = "what limits the training is unknown"
+_INPUT_UNKNOWN = "whether the input limits the training is unknown"  # something else may
 _TRAIN = Sentence("Train for {steps} steps or more.", steps=PART)
 _ERROR = Sentence("Fix the error first: the training {failed}.", failed=PART)
 _NEEDS = Sentence("A verdict needs {steps} steps or more.", steps=PART)
@@ -54,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=_why(facts, sure),
-        more=[*took, _UNKNOWN],
+        more=[*took, _INPUT_UNKNOWN if sure.steps >= _FEWEST else _UNKNOWN],
         evidence=_evidence(facts, sure),
         fix=fix,
         fix_more=others,

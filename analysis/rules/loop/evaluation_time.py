@@ -27,9 +27,12 @@ _STEPS = Sentence("they take {took} in total, all steps together {steps}", took=
 _MOSTLY = Sentence("{part} of that is spent {where}", part=PERCENT, where=NAME)
 _CALL = Sentence("{part} of that is spent in a call at {place}", part=PERCENT, place=NAME)
 _LESS_OFTEN = "Run evaluation less often, on fewer batches, or in larger ones."
+_GENERATION = "Generation: do it less often, or for several samples in one batch."
+#: Without a loader it may be a rollout, which the training learns from, so not: less often.
+_LARGER = "Call the model on larger batches: more environments, prompts or samples at once."
 _OTHERS = [
-    "Rollouts: step several environments at once, in processes of their own.",
-    "Generation: do it less often, or for several samples in one batch.",
+    "Rollouts: step the environments in processes of their own.",
+    "Evaluation or generation: do it less often, or with fewer samples.",
 ]
 
 #: Of the time of steps and evaluation together.
@@ -44,20 +47,21 @@ def check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
     steps_s = _steps_s(facts)
-    whole_s = steps_s + step.evaluation_s
-    if step.evaluation_s < _MIN_SHARE * whole_s or whole_s <= 0:
+    whole_s = steps_s + step.evaluating_s
+    if step.evaluating_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
-    part = step.evaluation_s / whole_s
+    part = step.evaluating_s / whole_s
     own = step.evaluation_code
     named = (
-        [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED]
+        [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluating_s][:NAMED]
         if own is not None
         else []
     )
     known = _known(facts)
     line = hottest_of_evaluation(facts) if known is None else None
-    saved_s = known[1] * step.evaluation_s if known else step.evaluation_s
+    saved_s = known[1] * step.evaluating_s if known else step.evaluating_s
     mostly = part >= _MOST_OF_IT
+    fixes = [_LESS_OFTEN, _GENERATION] if step.evaluation_loads else [_LARGER, *_OTHERS]
     return Finding(
         _RULE_ID,
         Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
@@ -65,14 +69,14 @@ def check(facts: RuleInputs) -> Finding | None:
         more=[
             *_where(known, line),
             _ARE,
-            _STEPS(took=step.evaluation_s, steps=steps_s),
+            _STEPS(took=step.evaluating_s, steps=steps_s),
             *parts(named, " in total, outside the model"),
         ],
         evidence=[
             Evidence(
                 "evaluation_s",
                 "evaluation, rollouts or generation, in total",
-                step.evaluation_s,
+                step.evaluating_s,
                 "s",
             ),
             Evidence("steps_s", "all steps, in total", steps_s, "s"),
@@ -100,8 +104,8 @@ def check(facts: RuleInputs) -> Finding | None:
             *([reported(known[0].call, known[1], "evaluation")] if known else []),
             *(_spent(line) if line is not None else []),
         ],
-        fix=f"{known[0].call.fix}." if known else _LESS_OFTEN,
-        fix_more=[_LESS_OFTEN, *_OTHERS] if known else _OTHERS,
+        fix=f"{known[0].call.fix}." if known else fixes[0],
+        fix_more=fixes if known else fixes[1:],
         place=f"{known[0].file}:{known[0].line}" if known else step.evaluation_place,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
@@ -149,14 +153,14 @@ def _spent(line: HotLine) -> list[Evidence]:
 
 
 def _once_s(step: StepSummary) -> float | None:
-    return step.evaluation_s / step.evaluations if step.evaluations else None
+    return step.evaluating_s / step.evaluations if step.evaluations else None
 
 
 def _often(step: StepSummary) -> str:
     """Return ``: 92.1 ms every 5 steps``; without a period what they take in total."""
     once_s = _once_s(step)
     if once_s is None or not step.evaluation_period:
-        return f", {seconds(step.evaluation_s)} in total"
+        return f", {seconds(step.evaluating_s)} in total"
     every = round(step.evaluation_period)
     when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
     return f": {seconds(once_s)} {when}"
@@ -175,5 +179,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=frozenset(),
     in_part=False,
     outside_steps=True,
-    action="evaluate less often",
+    action="spend less on inference",
 )

@@ -21,6 +21,7 @@ from feedline.analysis.ledger.view.loop_code import (
 )
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
+    is_lines,
     name_of,
     named_functions,
     parts,
@@ -47,6 +48,7 @@ _QUEUED = Sentence(
     "about {part} of this time is probably waiting for a CPU, which does not count as a saving",
     part=PERCENT,
 )
+_FEW = Sentence("{took} per step of it lies in a few long steps that were not observed", took=TIME)
 _FREES = Sentence(
     "The line that iterates over the loader also frees the previous batch ({batch}), which takes "
     "about {took}.",
@@ -81,6 +83,11 @@ _REPLACE = Sentence(
     "Run {function} less often, or replace Python loops there with tensor operations.",
     function=NAME,
 )
+_LEAVE_OUT = Sentence(
+    "Leave out of {function} what not every step needs, or replace Python loops there with tensor "
+    "operations.",
+    function=NAME,
+)
 
 #: Places in libraries: masked, or shortened to fit into a record
 #: (profiler/taps/own_code/producers.py).
@@ -89,6 +96,7 @@ _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: backward.
 _TOLD_QUEUED = 0.1
 _HALVED = 0.5
+_NOTABLE = 0.1  # of this code
 _MOSTLY = 0.5  # of this code: from here on it is told as waiting
 
 
@@ -116,6 +124,7 @@ def check(facts: RuleInputs) -> Finding | None:
         *([_GPU_TOO] if on_gpu else []),
         *([known.call.says] if known else []),
         *parts(named, " per step"),
+        *([_FEW(took=own.few_s)] if own.few_s >= _NOTABLE * own.s else []),
         *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
         *growing(facts, OTHER, "this code"),
     ]
@@ -177,6 +186,16 @@ def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
         Evidence("own_code_share", "share of the step", own.s / mean_s, SHARE),
         *each,
         *ends,
+        *measured(
+            [
+                (
+                    "few_s",
+                    "in a few long steps that were not observed, per step",
+                    own.few_s or None,
+                    "s",
+                )
+            ]
+        ),
         *measured([("queued_share", waiting, found.queued or None, SHARE)]),
         Evidence("looks", "times that this code was observed", float(own.looks), "1"),
         *measured([("batch_bytes", "bytes per batch", found.freed_bytes or None, "B")]),
@@ -239,11 +258,13 @@ def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str
     if own is None:
         return [_OF_LIBRARY_ALONE(function=_called(named[0].name))]
     function = _called(own.name)
-    if _of_library(own.mainly):
+    if _of_library(own.mainly) or own.mainly and "(" not in own.mainly:  # stacks name it so
         callee = _called(own.mainly)
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
-    what = _ASIDE if waits else _REPLACE(function=function)
-    return [what] if sampled else [_PROFILE(function=function), what]
+    replaced = _LEAVE_OUT if is_lines(own.name) else _REPLACE  # what the loop does in each step
+    what = _ASIDE if waits else replaced(function=function)
+    alone = sampled or own.name.startswith("line ")
+    return [what] if alone else [_PROFILE(function=function), what]
 
 
 def _called(name: str) -> str:

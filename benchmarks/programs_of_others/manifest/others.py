@@ -281,6 +281,7 @@ MORE = [
         "-m pykeen train transe --dataset nations --number-epochs 10 --batch-size 128",
         ((130, None),),
         "10 epochs of 13 batches",
+        causes=("garbage_collection",),  # gc.collect() at the end of each epoch
         needs=("pykeen",),
     ),
 ]

@@ -167,6 +167,7 @@ UNSEEN = [
         "-m pykeen train distmult --dataset nations --number-epochs 10 --batch-size 128",
         ((130, None),),
         "10 epochs of 13 batches",
+        causes=("garbage_collection",),  # gc.collect() at the end of each epoch
         needs=("pykeen",),
     ),
 ]

@@ -100,7 +100,7 @@ class _OwnCodeTap:
         if threading.get_ident() == self._thread:
             self._paused += 1
             if self._seeing is not None and self._seeing is self._own:
-                self._off(self._inference)
+                self._off(self._inference, asks=True)
 
     def resumes(self) -> None:
         """Note that such a stage has ended."""
@@ -286,11 +286,11 @@ class _OwnCodeTap:
         if recorder.main is not None and not dynamo_follows() and observer.on():
             self._seeing = observer
 
-    def _off(self, inference: bool) -> None:
+    def _off(self, inference: bool, asks: bool = False) -> None:
         observer, self._seeing = self._seeing, None
         try:
             if isinstance(observer, OwnCodeTimer):
-                observer.off(inference)
+                observer.off(inference, asks)
             elif observer is not None:
                 observer.off()
         except Exception:

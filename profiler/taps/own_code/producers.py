@@ -61,12 +61,13 @@ class _ReturnedTensors:
 
     The innermost frame that holds a batch when the model gets it does not make it; the outermost
     call that has ended and returned it does. So a call takes the place of those inside it. Of calls
-    one after another all count: one may have made it, the next have moved it.
+    one after another all count: one may have made it, the next have moved it. One that returns the
+    very tensor that another one has made in this step only hands it on.
     """
 
     def __init__(self) -> None:
         self._open: list[tuple[CodeType, int]] = []
-        self._number = 0
+        self._number = self._before = 0  # _before: calls that began before this step
         self._calls: dict[int, tuple[StorageRef, list[_Call]]] = {}
         self._outputs: dict[int, StorageRef] = {}
         self._fed: frozenset[int] = frozenset()  # storages of what models got in the last step
@@ -124,6 +125,7 @@ class _ReturnedTensors:
     def step_ends(self) -> None:
         """Note that an update was made."""
         self._fed, self._feeding = frozenset(self._feeding), set()
+        self._before = self._number
 
     def _of(self, tensor: torch.Tensor) -> list[_Call]:
         storage = tensor.untyped_storage()._cdata
@@ -138,9 +140,15 @@ class _ReturnedTensors:
     def _note(self, tensor: torch.Tensor, call: _Call) -> None:
         reference = StorageRef(tensor.untyped_storage())
         _, calls = self._calls.pop(reference.cdata, (reference, []))
+        if any(self._hands_on(call, earlier, tensor) for earlier in calls):
+            self._calls[reference.cdata] = reference, calls
+            return
         outside = [earlier for earlier in calls if earlier.number <= call.number]
         self._calls[reference.cdata] = reference, [*outside, call][-_MAX_PARTS:]
         shorten(self._calls)
+
+    def _hands_on(self, call: _Call, earlier: _Call, tensor: torch.Tensor) -> bool:
+        return self._before < earlier.number < call.number and earlier.tensor() is tensor
 
 
 def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:

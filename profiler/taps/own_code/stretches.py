@@ -46,6 +46,9 @@ _FULL_STRETCHES = 16  # stretches of a kind that are looked at in a step; of mor
 # a function that runs through this many stretches in a row calls the model itself, as a solver
 # does; it is not the training loop
 _SOLVER_STRETCHES = 4
+#: Flags of the sums of a step: of its own stretches, of those between two forwards without gradients,
+#: and of those between such a forward and a request to a loader.
+_SUMMED = (Flag.GRAD, 0, 0)
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
 _MAX_FUNCTIONS = 8  # functions that are recorded of a step
 _MIN_REPORTED_SHARE = 0.01  # of the time that was looked at
@@ -253,7 +256,8 @@ class OwnCodeTimer:
 
     In these it looks at some of their many stretches. A step is looked at not more often because
     it, or the one before it, is long. A stretch between two forwards without gradients may belong
-    to an evaluation or a rollout, and is summed separately.
+    to an evaluation or a rollout, and is summed separately. So is one between such a forward and a
+    request to a loader, which may be that of the next step.
     """
 
     def __init__(self) -> None:
@@ -275,7 +279,10 @@ class OwnCodeTimer:
         self._begun: tuple[int, int, list[RunningFrame]] = (0, 0, [])
         self._after_inference = False
         self._copied = 0  # ns of the stretch, between devices
-        self._sums = _StretchSums(), _StretchSums()
+        self._sums = self._new_sums()
+
+    def _new_sums(self, looking: int = 0) -> tuple[_StretchSums, ...]:
+        return _StretchSums(looking), *(_StretchSums() for _ in _SUMMED[1:])
 
     def chooses(self, after_inference: bool) -> bool:
         """Count a stretch that begins, and draw whether to look at it.
@@ -302,14 +309,15 @@ class OwnCodeTimer:
         self._begun = begun, clock.wall_ns(), before
         return seen
 
-    def off(self, before_inference: bool) -> None:
-        """Note that the stretch is over."""
+    def off(self, before_inference: bool, asks: bool) -> None:
+        """Note that the stretch is over; what ends it may have asked a loader."""
         (begun, start, before), now, calls = self._begun, clock.wall_ns(), self._calls
         if calls is None:
             return
         called, wall = calls.off(), now - start
         took = max(wall - called.cost - self._copied, 0)
-        sums = self._sums[self._after_inference and before_inference]
+        infers = self._after_inference and before_inference
+        sums = self._sums[infers * (1 + asks)]
         if not calls.gave_up:
             stretch = _Stretch(
                 start,
@@ -343,12 +351,12 @@ class OwnCodeTimer:
         )
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
-            for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
+            for sums, flags in zip(self._sums, _SUMMED):
                 if segment is not None and sums.looking:
                     _write(sums, flags, segment)
             self._looked += any(sums.looks for sums in self._sums)
             writing = clock.wall_ns() - begun if self._looks else 0
-            self._sums, self._cost = (_StretchSums(writing), _StretchSums()), self._cost + writing
+            self._sums, self._cost = self._new_sums(writing), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
         self._choose()
         self._last = begun if segment is not None else 0
