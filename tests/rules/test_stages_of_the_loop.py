@@ -246,7 +246,7 @@ def test_collections_say_what_they_take_and_how_often_they_come():
     finding = garbage_collection.check(facts)
 
     assert finding.message == (
-        "Python's garbage collection takes 28 % of the step time: 200 ms every 5 steps"
+        "Python's garbage collection takes 28 % of the step time: 200 ms about every 5 steps"
     )
     assert "gc.freeze()" in finding.fix and finding.cost_s == pytest.approx(0.04)
     assert verdict(diagnose(facts), facts).startswith("Bound by garbage collection: Python's")

@@ -98,11 +98,11 @@ def _cost_s(garbage: GarbageCollection | None) -> float:
 
 
 def _often(garbage: GarbageCollection) -> str:
-    """Return ``: 41.0 ms every 5 steps``; empty: no single collection takes a millisecond."""
+    """Return ``: 41.0 ms about every 5 steps``; empty: no single collection takes a millisecond."""
     if not garbage.steps_share:
         return ""
     every = round(1 / garbage.steps_share)
-    when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
+    when = "in each step" if every == 1 else f"about every {counted(every, 'step')}"
     return f": {seconds(_once(garbage)[0].value)} {when}"
 
 
