@@ -28,7 +28,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.measure.unused_gradients import UnusedGradients
@@ -87,6 +87,7 @@ class RuleInputs:
         growth: memory that grows while the steps run.
         kept: graphs of past steps that are still in memory (None: none are, or not known).
         dropped: forwards whose graph is dropped in each step (None: there are none, or not known).
+        one_by_one: a model that is called for each sample of a batch on its own (None: it is not).
         padding: of batches of indices (None: none were looked at).
         denormal: parameters and gradients that are nearly zero (None: none were seen).
         adding_line: the line of the loop that adds to what outlives a step, ``train.py:31``; empty:
@@ -138,6 +139,7 @@ class RuleInputs:
     growth: Sequence[MemoryGrowth] = ()
     kept: KeptGraphs | None = None
     dropped: DroppedForwards | None = None
+    one_by_one: OneByOne | None = None
     padding: Padding | None = None
     denormal: Denormal | None = None
     adding_line: str = ""

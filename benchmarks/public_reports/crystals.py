@@ -18,7 +18,7 @@ TWIN = "--twin" in sys.argv
 class Crystals(Dataset):
     def __init__(self):
         self.images = np.random.rand(640, 64, 64).astype(np.float32)
-        self.spots = [[[x, x + image, 1.0] for x in range(200)] for image in range(640)]
+        self.spots = [[[x, x + image, 1.0] for x in range(20)] for image in range(640)]
 
     def __len__(self):
         return len(self.images)
@@ -35,7 +35,7 @@ class Crystals(Dataset):
 
 model = nn.Sequential(nn.Linear(64 * 33, 64), nn.ReLU(), nn.Linear(64, 6))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-end = time.time() + 20
+end = time.time() + 30
 loader = DataLoader(Crystals(), 4, shuffle=True, num_workers=1, persistent_workers=True)
 while time.time() < end:
     for profiles, kinds in loader:

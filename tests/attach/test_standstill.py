@@ -16,6 +16,7 @@ def line_of(text: str) -> str:
     ("kind", "does", "place"),
     [
         ("lock", "which waits for a lock", "with LOCK"),
+        ("full pipe", "which waits for a command to end", "subprocess.Popen("),
         pytest.param("stopped", "which is stopped", "os.kill(", marks=pytest.mark.long),
         pytest.param(
             *("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),
@@ -35,6 +36,7 @@ def test_a_worker_that_hangs_is_named_with_its_line(kind, does, place, start, tm
         "worker 0",
         "worker 1",
     ]
+    assert ("communicate()" in seen["fix"]) == (kind == "full pipe")
     assert ("The lock was taken before the fork" in str(seen["findings"])) == (kind == "lock")
 
 
