@@ -2,11 +2,13 @@
 
 import ast
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.growing_lines import line_of_skip
 from feedline.analysis.measure.kept_graphs import around, in_order
 from feedline.analysis.measure.memory import model_called_at
 from feedline.analysis.measure.source_lines import SourceLines, parsed
@@ -88,6 +90,12 @@ class OneByOne:
     samples: int
     seconds: float
     place: str
+
+
+def skipping(main: Process, steps: Steps, source: SourceLines) -> Skipped | None:
+    """Return the batches that are skipped in each pass, and the line that does so."""
+    found = steps.skipped
+    return found and replace(found, place=line_of_skip(model_called_at(main), source))
 
 
 def one_by_one(main: Process, steps: Steps) -> OneByOne | None:

@@ -20,6 +20,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.boundaries import Skipped
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
@@ -416,6 +417,13 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 loader={"epochs": 1},
                 settings={"sampler": "RandomSampler", "epoch_samples": 6400},
             ),
+        ),
+    ],
+    "skipped_batches": [
+        (
+            "only in the pass",
+            replace(waiting(60.0), skipped=Skipped(40, 60, "train.py:9")),
+            replace(waiting(60.0), skipped=Skipped(3, 600)),
         ),
     ],
     "many_tensors": [
