@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.sentences import COUNT, Sentence
@@ -47,6 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Count the batches of a later pass that the model is trained on. If these are "
         "all, this finding is wrong.",
         cost_s=cost_s,
+        cost_kind=CostKind.CAUSE_ONLY,
     )
 
 
