@@ -94,7 +94,7 @@ def _advice(report: Report) -> Iterable[Field]:
     """Yield the line to change, on which condition, and what that gives."""
     verdict = report.verdict
     if verdict.fix:
-        yield Field("Fix", verdict.fix, verdict.place)
+        yield Field("Fix", verdict.fix, phrases.place_beside(verdict))
     if verdict.condition:
         yield Field("", verdict.condition)
     if verdict.gain is not None:

@@ -5,7 +5,7 @@ import shlex
 
 from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.headline import how
-from feedline.analysis.explain.model import Hook, Report, Roofline
+from feedline.analysis.explain.model import Hook, Report, Roofline, Verdict
 from feedline.analysis.explain.order import findings_together
 from feedline.analysis.formatting import (
     count,
@@ -177,6 +177,12 @@ def state(run: RunInfo) -> str:
     return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
         run.state, run.state
     )
+
+
+def place_beside(verdict: Verdict) -> str:
+    """Return where the program has to be changed; empty if its fix names that line already."""
+    named = re.search(rf"(?<!\S){re.escape(verdict.place)}(?!\d)", verdict.fix)
+    return "" if named else verdict.place
 
 
 def rates(gained: Gain) -> str:

@@ -144,6 +144,26 @@ def test_the_whole_of_a_finding_that_is_told_is_not_told_again() -> None:
     assert "make samples cheaper" in among_others(first, replace(whole, claims=["wait/starved"]))
 
 
+@pytest.mark.parametrize(
+    ("fix", "beside"),
+    [
+        ("Make train.py:25 faster: its own code takes 71 % of it.", ""),
+        ("Make train.py:253 faster: its own code takes 71 % of it.", "train.py:25"),
+        ("Spend less CPU time per sample.", "train.py:25"),
+    ],
+)
+def test_a_line_that_the_fix_names_is_not_named_twice(fix: str, beside: str) -> None:
+    verdict = replace(VARIANTS["full"]().verdict, fix=fix, place="train.py:25")
+    (shown,) = [
+        part.aside
+        for fields in first_screen(replace(VARIANTS["full"](), verdict=verdict)).of(Fields)
+        for part in fields.rows
+        if part.label == "Fix"
+    ]
+
+    assert shown == beside
+
+
 def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:
     wrong = Finding("same_data", Severity.HIGH, "the same", fix="Use a sampler.")
     slow = Finding("decode_bound", Severity.HIGH, "slow", fix="x" * 40, cost_s=0.01)

@@ -4,9 +4,11 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 from text.breath import advised
+from user_code.made_stacks import FETCHING, process, stack, training
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view import cpus
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.rules.input import decode_bound
 from feedline.analysis.rules.input.cpu_saturated import _check_quota, check
 
@@ -28,6 +30,24 @@ def test_a_tenth_of_a_cpu_that_is_free_is_no_contradiction():
 
     assert finding.message.startswith("the CPUs are saturated: ")
     assert finding.more[-1] == "0.183 CPUs are free"
+
+
+def test_the_line_that_the_fix_names_is_its_place():
+    making = stack([*FETCHING, ("train.py", 20, "__getitem__"), ("train.py", 9, "parse")], 300)
+    facts = replace(
+        waiting(
+            sample={"dataset": (40.0, 9.0, 0.0)},
+            used_cpus=7.9,
+            process_cpu_s=60e-3,
+            settings={"sample_code": "Rows.__getitem__ (train.py:18)"},
+        ),
+        code=SampledCode.of([training(), process("worker", making)]),
+    )
+    finding = check(facts)
+
+    assert finding.fix.startswith("Make train.py:9 faster: ") and finding.place == "train.py:9"
+    unseen = check(replace(facts, code=None))
+    assert unseen.fix.startswith("Profile Rows.__getitem__ ") and unseen.place == "train.py:18"
 
 
 def test_cheaper_samples_spare_no_more_than_their_share_of_the_cpu_time():
