@@ -24,7 +24,6 @@ _DENORMAL = 0.01  # of the values of a look, from which on its step computes wit
 _BEFORE = 1.2
 _FEWEST_STEPS = 10  # before and after
 _MANY = 8  # calls of a model in a step: a GAN or a contrastive loss has fewer
-_ABOUT = 0.1  # of a batch: as many calls as samples, but for some that the program leaves out
 
 
 @dataclass(frozen=True)
@@ -117,9 +116,11 @@ def one_by_one(main: Process, steps: Steps) -> OneByOne | None:
     called = spans["source"] == model
     counts = np.bincount(at[called], minlength=len(steps.start))
     calls, samples = int(np.median(counts)), int(np.median(steps.samples))
-    as_many = np.abs(counts - steps.samples) <= _ABOUT * steps.samples
+    as_many, others = counts == steps.samples, steps.samples != samples
     if calls < _MANY or np.mean(as_many) < _IN_EACH:
         return None
+    if others.any() and np.mean(as_many[others]) < _IN_EACH:
+        return None  # such as time steps, which are no fewer in a smaller batch
     seconds = float(spans["wall"][called].sum()) / 1e9 / len(steps.start)
     return OneByOne(calls, samples, seconds, model_called_at(main))
 

@@ -131,12 +131,14 @@ def test_without_denormal_numbers_nothing_is_said():
     assert denormal(main, none, none, 9) is None
 
 
-def calling(calls, samples, batches=1, flags=Flag.TRAINING | Flag.GRAD):
+def calling(calls, samples, batches=1, flags=Flag.TRAINING | Flag.GRAD, last=None):
     """20 steps, in each of which a model is called so often for a batch of so many samples."""
+    usual = (calls, samples)
     run, at = MadeUp(), 0
     run.names[3] = "train.py:20"
     run.span(Stage.KEPT, 0, 0, source=3)
     for step in range(20):
+        calls, samples = last if last and step == 19 else usual
         for batch in range(batches):
             run.next(at, at + MS, batch=step * batches + batch, samples=samples // batches)
             at += MS
@@ -151,12 +153,12 @@ def calling(calls, samples, batches=1, flags=Flag.TRAINING | Flag.GRAD):
     return one_by_one(main, steps)
 
 
-@pytest.mark.parametrize(("calls", "samples"), [(32, 32), (30, 32)])
-def test_a_model_that_is_called_as_often_as_a_batch_has_samples_is_called_for_each(calls, samples):
-    found = calling(calls, samples)
+@pytest.mark.parametrize("last", [32, 8])
+def test_a_model_that_is_called_as_often_as_a_batch_has_samples_is_called_for_each(last):
+    found = calling(32, 32, last=(last, last))
 
-    assert (found.calls, found.samples, found.place) == (calls, samples, "train.py:20")
-    assert found.seconds == pytest.approx(calls * 1e-3)
+    assert (found.calls, found.samples, found.place) == (32, 32, "train.py:20")
+    assert found.seconds == pytest.approx((19 * 32 + last) / 20 * 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +166,21 @@ def test_a_model_that_is_called_as_often_as_a_batch_has_samples_is_called_for_ea
     [
         {"calls": 1, "samples": 32},
         {"calls": 16, "samples": 32},
+        {"calls": 30, "samples": 32},
+        {"calls": 32, "samples": 32, "last": (32, 8)},
         {"calls": 4, "samples": 4},
         {"calls": 32, "samples": 32, "batches": 2},
         {"calls": 32, "samples": 32, "flags": Flag.TRAINING},
     ],
-    ids=["once", "half as often", "few", "accumulated", "without gradients"],
+    ids=[
+        "once",
+        "half as often",
+        "nearly",
+        "as often for fewer",
+        "few",
+        "accumulated",
+        "without gradients",
+    ],
 )
 def test_a_model_that_is_called_otherwise_is_not(given):
     assert calling(**given) is None
