@@ -8,6 +8,7 @@ NOT_MEASURED = "not measured"
 BLANK = "–"  # in table cells; every table that can hold one says what it means
 
 _TINY, _HUGE = 1e-6, 1e15
+_NEARLY = 0.995  # of a whole: more is printed as 100 %
 # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
 _ROUNDED = 1 + 1e-9
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -103,6 +104,11 @@ def percent(x: float | None) -> str:
     if 0 < x < 0.0005:
         return "<0.1 %"
     return f"{100 * x:.0f} %" if x >= 0.0995 or x == 0 else f"{100 * x:.1f} %"
+
+
+def nearly(x: float) -> str:
+    """Return a share from 0 to 1 for the middle of a sentence; from 99.5 % on: nearly all."""
+    return "nearly all" if x >= _NEARLY else percent(x)
 
 
 def share_range(low: float, high: float) -> str:

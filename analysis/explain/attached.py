@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.explain.standstill import Standstill, standstill
-from feedline.analysis.formatting import sentence
+from feedline.analysis.formatting import nearly, sentence
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
 from feedline.analysis.measure.code_frames import origin
@@ -16,7 +16,7 @@ from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
-from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
@@ -41,9 +41,7 @@ _MODELS = Sentence(
     "Bound by the model: forward, backward and optimizer take {part} of the time.", part=PERCENT
 )
 _FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
-_SAYS = Sentence(
-    "{function} takes {part} of the time to make a sample", function=NAME, part=PERCENT
-)
+_SAYS = Sentence("{function} takes {part} of the time to make a sample", function=NAME, part=PART)
 _TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PERCENT)
 _FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
@@ -343,7 +341,7 @@ def _slow(
     return Finding(
         "user_code",
         Severity.of(waits * slow.share),
-        message=_SAYS(function=function, part=slow.share),
+        message=_SAYS(function=function, part=nearly(slow.share)),
         evidence=[
             Evidence("function_share", what, slow.share, SHARE),
             Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),

@@ -51,7 +51,7 @@ SEARCHED = KnownCall(
     "In a list or array, `in` and index() compare one item after another.",
     "Make a set or dict once, before training, and look it up there",
     "https://github.com/stellargraph/stellargraph/issues/70",
-    text=r"^(?!.*\bfor\b).*(\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\()",
+    text=r"^(?!.*\bfor\b).*\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\(",
 )
 
 PER_SAMPLE: Calls = (

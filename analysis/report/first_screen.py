@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
-from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
+from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Gain, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow
@@ -37,6 +37,7 @@ _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
 _INPUT = "input"
 _UNNAMED = (OTHER, UNATTRIBUTED)  # stages that say only what the time is not
 _CLOSE = 10  # lines between places in one function, mostly
+_WORKERS = "num_workers"
 _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
@@ -96,7 +97,7 @@ def _advice(report: Report) -> Iterable[Field]:
     if verdict.fix:
         yield Field("Fix", verdict.fix, phrases.place_beside(verdict))
     if verdict.condition:
-        yield Field("", verdict.condition)
+        yield Field("", f"{sentence(verdict.condition)}.")
     if verdict.gain is not None:
         yield Field("Gain", phrases.rates(verdict.gain))
         if _exceeds_input(report, verdict.gain):
@@ -227,7 +228,9 @@ def _ranks(report: Report) -> str:
 
 
 def _others(report: Report) -> tuple[tuple[str, ...], ...]:
-    """Return other changes: what to do, where or how much of the step it is about, what it gives.
+    """Return other changes: what to do, where, and what that gives.
+
+    Where nothing is known of that, it is how much of the step they are about.
 
     Each is at another line: what a second finding says of one is in the full report, as is what
     else costs time where the first says that the training is not the one that was meant.
@@ -249,7 +252,9 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
         shown.append(finding)
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
-    return tuple(_other(finding, mean_s) for finding in asking[:_OTHERS])
+    rows = [_other(finding, mean_s) for finding in asking[:_OTHERS]]
+    filled = [any(column) for column in zip(*rows)]
+    return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
 
 
 def _comes_alone(top: Finding) -> bool:
@@ -288,10 +293,17 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = ""
+    then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
         then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
-    return _action(finding), _weight(finding, mean_s), then
+    return _whole_action(finding), finding.place or ("" if then else _weight(finding, mean_s)), then
+
+
+def _whole_action(finding: Finding) -> str:
+    """Return what to do, with the workers that freed CPUs are for."""
+    rule, workers = BY_ID.get(finding.rule_id), finding.settings.get(_WORKERS)
+    with_workers = rule is not None and rule.of_others and workers is not None
+    return f"{_action(finding)}{f', {_WORKERS}={workers}' if with_workers else ''}"
 
 
 def _action(finding: Finding) -> str:
@@ -303,12 +315,10 @@ def _action(finding: Finding) -> str:
 
 
 def _weight(finding: Finding, mean_s: float) -> str:
-    """Say where to change it, or else how much of the step it costs."""
-    if finding.place:
-        return finding.place
-    if finding.cost_s > 0 and mean_s > 0:
-        return f"{percent(min(1.0, finding.cost_s / mean_s))} of the step"
-    return "set-up" if finding.cost_s <= 0 else ""
+    """Say how much of the step it costs; empty: that is not known."""
+    if finding.cost_s <= 0 or mean_s <= 0:
+        return ""
+    return f"{percent(min(1.0, finding.cost_s / mean_s))} of the step"
 
 
 def places(rows: Sequence[tuple[str, str]]) -> Fields:

@@ -69,7 +69,7 @@ def test_another_rank_in_each_step_is_said_so():
         and "only this rank" not in advised(top)
     )
     (waits,) = [one.value for one in top.evidence if one.id == "waiting_for_rank_share"]
-    assert f"ranks wait up to {percent(waits)} of the step" in top.message
+    assert f"the others wait up to {percent(waits)} of the step" in top.message
 
 
 def test_a_slow_network_is_told_from_much_to_move():

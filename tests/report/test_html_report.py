@@ -20,7 +20,7 @@ def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> 
         '<p class="then">Images are decoded to 9 times',
         "<b>Fix</b> Store the images",
         "train.py:41",
-        "only if no larger crop",
+        "Only if no larger crop",
         "<b>Gain</b> 176 -&gt; 262 samples/s (248 to 277)",
     )
     places = [page.index(part) for part in parts]

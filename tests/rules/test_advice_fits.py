@@ -459,7 +459,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "blocked": [
         (
-            "Remove the sleep",
+            "Find what the dataset sleeps for",
             waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("sleep")),
             waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network")),
         ),
@@ -843,12 +843,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "garbage_collection": [
         ("gc.freeze", collecting(), collecting(full_share=0.1)),
-        ("Remove the call", collecting(called_share=1.0), collecting()),
+        ("Make this call rarely", collecting(called_share=1.0), collecting()),
     ],
     "memory_growth": [
         ("detach", growing(holder=Holder.GRAPHS), growing()),
         ("arrays (NumPy", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
-        ("tensors, arrays", growing(holder=Holder.PIECES), growing(holder=Holder.OBJECTS)),
+        ("tensors or arrays", growing(holder=Holder.PIECES), growing(holder=Holder.OBJECTS)),
         ("this line", growing(holder=Holder.PIECES, place="a.py:3"), growing(holder=Holder.PIECES)),
     ],
     "periodic_stall": [

@@ -74,7 +74,7 @@ def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
     )
 
     # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs, and four each are advised
-    fix = "Set num_workers=8 (now 2): waiting for the disk takes no CPU."
+    fix = "Set num_workers=8 (now 2): workers that wait for the disk need no CPU."
     assert check(facts).fix == fix
     assert check(facts).fix_more[0].startswith("If the disk does not deliver")
     assert advised(check(facts)).endswith(" in order.")

@@ -22,7 +22,7 @@ def test_workers_started_anew_each_epoch_are_a_finding():
         50e-3 * (1 - 0.1536 / 1.0)
     )  # a batch takes 154 ms, which no setting spares
     assert finding.message == (
-        "workers are restarted (spawn) in each of 10 epochs, and the first batch takes 1.00 s"
+        "workers are started again (spawn) in each of 10 epochs, and the first batch then takes 1.00 s"
     )
     assert "forkserver" in advised(finding)
 

@@ -35,7 +35,7 @@ def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     finding = memory_growth.check(facts)
 
     assert finding.message == (
-        "each step's graph is kept, 4.00 MB per step: memory is full in 2 min 20 s"
+        "each step's graph is kept, 4.00 MB per step, and memory is full after another 2 min 20 s"
     )
     assert finding.place == "train.py:20" and "detach()" in finding.fix
     assert finding.severity.value == "high" and finding.cost_s == 0
@@ -81,15 +81,15 @@ def test_what_workers_copy_ends_when_it_is_copied():
     assert "arrays" in finding.fix and finding.severity.value == "low"
     more_than_is_left = memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9)))
     assert more_than_is_left.severity.value == "high"
-    assert "memory is full in 2 min 20 s" in more_than_is_left.message
+    assert "memory is full after another 2 min 20 s" in more_than_is_left.message
 
 
 @pytest.mark.parametrize(
     ("at", "every", "said"),
     [
-        ("epoch", 50.0, "the main process grows by 200 MB in each epoch: "),
-        ("evaluation", 50.0, "the main process grows by 200 MB in each evaluation: "),
-        ("", 50.4, "the main process grows by 202 MB every 50 steps: "),
+        ("epoch", 50.0, "the main process grows by 200 MB in each epoch, "),
+        ("evaluation", 50.0, "the main process grows by 200 MB in each evaluation, "),
+        ("", 50.4, "the main process grows by 202 MB every 50 steps, "),
     ],
 )
 def test_growth_in_jumps_is_told_as_such(at, every, said):
@@ -120,7 +120,7 @@ def test_what_holds_it_decides_where_to_look():
     )
 
     assert "31,000 new Python objects stay per step, as in dicts, lists and strings" in objects.more
-    assert "lists, dicts" in objects.fix and "tensors, arrays" in pieces.fix
+    assert "lists, dicts" in objects.fix and "tensors or arrays" in pieces.fix
     assert at_a_line.place == "train.py:31" and "this line adds to" in at_a_line.fix
 
 

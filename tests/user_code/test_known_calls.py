@@ -109,6 +109,7 @@ def test_what_becomes_text_is_told_in_the_loop_and_in_updates(calls):
         ("total = sum(lengths, 0)", None),
         ("if pair not in self.links:", "list_searched"),
         ("return self.words.index(word)", "list_searched"),
+        ("return [self.words.index(t) if t in self.words else 1 for t in tokens]", "list_searched"),
         ("for pair in self.links:", None),
         ("return self.rows.pop(0)", "taken_from_the_front"),
         ("rows.insert(0, row)", "taken_from_the_front"),

@@ -4,6 +4,7 @@ import math
 
 from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
 from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.model import MIN_OTHERS, Cost, Cpus
@@ -235,6 +236,16 @@ def contended(facts: RuleInputs) -> bool:
         and use.others >= MIN_OTHERS
         and (use.free is None or use.free < MIN_OTHERS)
     )
+
+
+def kind_of_work(facts: RuleInputs) -> CostKind:
+    """Return what the time of work says of the gain of a fix that makes the work cheaper.
+
+    Some of the work remains, so its time is a bound. Where samples or the step wait for a CPU,
+    whoever has it, the rest gets faster as well.
+    """
+    shared = queueing(facts) or (contended(facts) and not facts.on_gpu)
+    return CostKind.ESTIMATED if shared else CostKind.BOUND
 
 
 def use(facts: RuleInputs) -> list[str]:

@@ -34,7 +34,7 @@ _BFLOAT16 = (
 )
 _FLOAT16_CALL = "torch.autocast('cuda', dtype=torch.float16) with a GradScaler."
 #: They round: compare the loss curves.
-CONDITION = "only if the loss allows for rounded inputs of matrix products"
+CONDITION = "only if training tolerates rounded inputs of matrix products"
 #: What to do first, and more; there is nothing to use without them.
 FIXES = {
     TensorCores.UNKNOWN: [

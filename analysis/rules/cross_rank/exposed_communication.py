@@ -469,5 +469,5 @@ RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/transfer", "exposed_transfer"),
     bound="Bound by communication",
     lifts=frozenset({"step"}),
-    action="communicate less",
+    action="send less between ranks",
 )

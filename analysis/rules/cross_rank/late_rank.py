@@ -59,8 +59,8 @@ _STAGE = "To see its time, wrap such code in `with feedline.stage('name'):`."
 _ANNOTATION = "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
 _CHANGING = {
     "wait": [
-        "Make batches more alike: group samples of similar size, and with workers, raise "
-        "prefetch_factor."
+        "Make batches more alike: group samples of similar size.",
+        "With workers, raise prefetch_factor as well.",
     ],
     COLLECTING: [_FIXES[COLLECTING], *_COLLECTED],
 }
@@ -71,11 +71,12 @@ _NOW_AND_THEN = [
 ]
 _MODEL = ("forward", "backward")  # what varies there is mostly the work itself
 _SAYS = Sentence(
-    "rank {rank} is the straggler{why}: {others} {took} for it",
+    "rank {rank} is the straggler{why}: {others} {took} for it{often}",
     rank=NAME,
     why=PART,
     others=PART,
     took=TIME,
+    often=PART,
 )
 _MEAN = Sentence(
     "it is late in {steps} of {all}, and that wait is their mean", steps=COUNT, all=PART
@@ -83,7 +84,7 @@ _MEAN = Sentence(
 _WHOLE_HOST = "all ranks on its host are late, and no others"
 _TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
 _CHANGES = Sentence(
-    "ranks wait up to {part} of {whole} for the slowest, which changes: {varies} varies most",
+    "the slowest rank changes, and the others wait up to {part} of {whole}: {varies} varies most",
     part=PERCENT,
     whole=PART,
     varies=PART,
@@ -106,7 +107,7 @@ _PARTS = {"dataset": "__getitem__"}
 _NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
 _VARIES = {
     "wait": "the loader",
-    "other": "time that belongs to no stage",
+    "other": "time in no stage",
     BEFORE_TRACE: "what came before their traces",
 }
 _EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
@@ -124,7 +125,8 @@ def check(facts: RankFacts) -> Finding | None:
     others = (
         "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
     )
-    message = _SAYS(rank=late.rank, why=_why(late), others=others, took=late.waited_s)
+    often = " each time" if late.all_steps > 1 else ""
+    message = _SAYS(rank=late.rank, why=_why(late), others=others, took=late.waited_s, often=often)
     host = [_WHOLE_HOST] if late.whole_host else []
     return _finding(
         facts,

@@ -33,7 +33,9 @@ _UNKNOWN = "unknown"
 _NETWORK, _PROCESS = ANSWERS
 
 FIX = {
-    _SLEEP: ["Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)."],
+    _SLEEP: [
+        "Find what the dataset sleeps for (time.sleep, a rate limit, polling), and remove or cache it."
+    ],
     LOCK: [
         "Hold the lock for less time, or give each worker its own file handle or connection.",
         "If the dataset has a thread of its own, let it work on several samples at once.",
@@ -203,5 +205,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=AS_MUCH_CPU,
     time=Time.IDLE,
     of_input=True,
-    action="let samples wait less",
+    action="remove the wait",
 )

@@ -35,14 +35,14 @@ _WAITS = Sentence(
 )
 _THREADS_WAIT = "the threads of the training wait for those CPUs"
 _STOP = (
-    "Stop the other programs (`top` on the host shows them), or keep them off these CPUs with "
+    "Stop the other programs (`top` on the host shows them), or pin them to other CPUs with "
     "taskset or a cgroup."
 )
 _RECORD = "Then record again: those programs distort all other numbers here."
 _THEN = "Stop the other programs, then set {settings}."
 _WHICH = [
     "`top` on the host shows these programs.",
-    "Or keep them off these CPUs with taskset or a cgroup.",
+    "Or pin them to other CPUs with taskset or a cgroup.",
 ]
 
 

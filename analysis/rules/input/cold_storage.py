@@ -36,7 +36,7 @@ _BLOCKED = Sentence(
     read=SIZE,
 )
 _MAPPED = "it delivers them through page faults of memory maps"
-_SET = Sentence("{change}: waiting for the disk takes no CPU.", change=PART)
+_SET = Sentence("{change}: workers that wait for the disk need no CPU.", change=PART)
 _MOVE = "Move the data to a faster or local disk, or keep it in memory."
 _IF_NO_FASTER = (
     "If the disk does not deliver more bytes/s then, move the data to a faster or local disk, or "

@@ -10,6 +10,7 @@ from feedline.analysis.ledger.view.cpus import (
     accounted,
     cost_share,
     cpu_share_of,
+    kind_of_work,
     making_wait_s,
     total,
 )
@@ -93,6 +94,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Have the dataset return the same decoded sample every time. If samples/s do "
         "not rise, this finding is wrong.",
         cost_s=cost_s,
+        cost_kind=kind_of_work(facts),
     )
 
 

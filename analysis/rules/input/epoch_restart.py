@@ -15,7 +15,9 @@ _RULE_ID = "epoch_restart"
 #: Of a step's batch: what a pass takes that ends after one batch, and what it has at least.
 _ONE, _SEVERAL = 1.5, 4
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
-_RESTARTED = Sentence("workers are restarted{by} in each of {passes} epochs", by=PART, passes=COUNT)
+_RESTARTED = Sentence(
+    "workers are started again{by} in each of {passes} epochs", by=PART, passes=COUNT
+)
 _MADE_AGAIN = Sentence(
     "each of the {passes} epochs makes a new DataLoader and starts its workers again{by}",
     passes=COUNT,
@@ -28,7 +30,7 @@ _ITERATOR = (
     "Make the iterator once, before the loop: batches = iter(loader); in each step, next(batches)."
 )
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
-_FIRST = Sentence(", and the first batch takes {first}", first=TIME)
+_FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
 _ONE_DATASET = "Make one dataset for all epochs, so that its workers can stay."

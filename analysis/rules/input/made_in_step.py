@@ -58,6 +58,7 @@ def check(facts: RuleInputs) -> Finding | None:
         more=more,
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
+        cost_kind=cpus.kind_of_work(facts),
     )
 
 

@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Time
+from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.handover import Between, call, place, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
@@ -71,6 +72,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it "
         "still takes as long, this finding is wrong.",
         cost_s=making * computing,
+        cost_kind=kind_of_work(facts),
     )
 
 

@@ -9,6 +9,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import CHEAPER, Rule
+from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
@@ -124,6 +125,7 @@ def check(facts: RuleInputs) -> Finding | None:
         condition=_MAY_REPEAT if _may_replace(facts, once) else "",
         how_to_check=_how_to_check(facts, once),
         cost_s=took_s,
+        cost_kind=kind_of_work(facts),
     )
 
 

@@ -1,10 +1,11 @@
 """A function of the program takes most of making a sample."""
 
+from feedline.analysis.formatting import nearly
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view.cpus import making_wait_s, queueing
+from feedline.analysis.ledger.view.cpus import kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import (
     CHUNK,
@@ -15,7 +16,7 @@ from feedline.analysis.ledger.view.slow_code import (
     unpacked_per_byte,
 )
 from feedline.analysis.measure.code_places import COLLATE
-from feedline.analysis.sentences import NAME, NUMBER, PERCENT, Sentence
+from feedline.analysis.sentences import NAME, NUMBER, PART, Sentence
 
 _RULE_ID = "user_code"
 _HALVED = 0.5
@@ -23,14 +24,14 @@ _HALVED = 0.5
 _MIN_SHARE = 0.05
 _NAMED = 3  # lines
 _SAYS = Sentence(
-    "{function}() takes {part} of the time to make a sample", function=NAME, part=PERCENT
+    "{function}() takes {part} of the time to make {what}", function=NAME, part=PART, what=PART
 )
 _CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster, or keep its results.", function=NAME)
-_ELSEWHERE = Sentence(
-    "Make {function}() faster, or move it from collate_fn into the dataset.", function=NAME
+_ON_BATCH = Sentence(
+    "Make {function}() faster: use few operations on the whole batch.", function=NAME
 )
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")
@@ -49,7 +50,11 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(function=slow.node.function, part=slow.share),
+        message=_SAYS(
+            function=slow.node.function,
+            part=nearly(slow.share),
+            what="a batch" if slow.place == COLLATE else "a sample",
+        ),
         more=_more(facts, slow),
         evidence=_evidence(facts, slow),
         fix=_fix(slow),
@@ -57,8 +62,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
-        # where samples wait for a CPU, whoever has it, the rest gets faster as well
-        cost_kind=CostKind.ESTIMATED if queueing(facts) or slow.known else CostKind.BOUND,
+        cost_kind=CostKind.ESTIMATED if slow.known else kind_of_work(facts),
         claims=slow.rows,
         place=slow.where,
     )
@@ -67,7 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def _fix(slow: SlowCode) -> str:
     if slow.known:
         return f"{slow.known.call.fix}."
-    faster = _ELSEWHERE if slow.place == COLLATE else _FASTER
+    faster = _ON_BATCH if slow.place == COLLATE else _FASTER
     return faster(function=slow.node.function)
 
 
@@ -148,7 +152,7 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.CODE,
     claims=("sample/*/user",),
     lifts=CHEAPER,
-    supposing="if this function took half of its time",
+    supposing="if this function took no time",
     of_input=True,
     free=free,
     action="speed up this function",

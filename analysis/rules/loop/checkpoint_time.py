@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import CHECKPOINT
 from feedline.analysis.sentences import PART, PERCENT, SIZE, TIME, Sentence
@@ -69,6 +70,7 @@ def check(facts: RuleInputs) -> Finding | None:
         place=line_of_stage(facts, CHECKPOINT),
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,
+        cost_kind=kind_of_work(facts),
     )
 
 

@@ -5,7 +5,7 @@ With them, it is several times faster.
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.tensor_cores import (
     CHECKS,
@@ -68,6 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
         condition=CONDITION,
         how_to_check=CHECKS[cores],
         cost_s=min(work.float32_products_s, step.mean_s),
+        cost_kind=CostKind.BOUND,
     )
 
 

@@ -19,7 +19,7 @@ _SAYS = Sentence(
     how_often=PART,
 )
 _CALLED = Sentence(
-    "gc.collect, which the program calls, takes {part} of the step time{how_often}",
+    "calls of gc.collect() take {part} of the step time{how_often}",
     part=PERCENT,
     how_often=PART,
 )
@@ -29,7 +29,7 @@ _FULL = Sentence(
 _LONGEST = Sentence("the longest takes {longest}", longest=TIME)
 _FREEZE = "Call gc.freeze() after set-up: collections then skip all objects made until then."
 _TOGETHER = "Call gc.disable(), and gc.collect() every few hundred steps, on all ranks together."
-_REMOVE = "Remove the call: Python collects by itself."
+_REMOVE = "Make this call rarely, or not at all: Python collects by itself."
 _RARELY = "If memory grows without it, make it every few hundred steps, on all ranks together."
 
 _MIN_SHARE = 0.05  # of the mean step

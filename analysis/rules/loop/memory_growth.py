@@ -21,7 +21,7 @@ _GRAPHS_KEPT = Sentence(
 )
 _EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
 _EVERY = Sentence("every {steps} steps", steps=COUNT)
-_UNTIL = Sentence(": memory is full in {left}", left=TIME)
+_UNTIL = Sentence(", and memory is full after another {left}", left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -46,7 +46,9 @@ _CHAINED = "so each graph leads to that of the step before, by a tensor that goe
 _DETACH_STATE = "Detach what goes from one step to the next, such as state = state.detach()."
 _DETACH = "Keep loss.item() instead of the loss, and x.detach() of other tensors."
 _LOOK = "Look for lists, dicts and caches that get longer with each step."
-_LOOK_FOR_TENSORS = "Look for tensors, arrays and results of the model that are kept in lists."
+_LOOK_FOR_TENSORS = (
+    "Find what keeps tensors or arrays from step to step, such as a list of losses or outputs."
+)
 _LOOK_AT_IT = "Look at what this line adds to: nothing around it empties it."
 _SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
 _TENSORS = "Tracemalloc shows arrays, but not tensors: compare those in gc.get_objects() instead."
@@ -122,7 +124,7 @@ def check(facts: RuleInputs) -> Finding | None:
         if known
         else grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
         how_to_check=_check(grown),
-        gives="memory that does not grow",
+        gives="memory stops growing",
     )
 
 

@@ -13,9 +13,11 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
-from feedline.analysis.ledger.view.slow_code import enough, reported
+from feedline.analysis.ledger.view.slow_code import FEWEST, enough, reported
+from feedline.analysis.measure.code_node import share_of
 from feedline.analysis.measure.code_places import OPTIMIZER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.model import Updated
@@ -51,7 +53,9 @@ _MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
 _LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
-_FUSED_CALL = Sentence("Create it with torch.optim.{optimizer}(..., fused=True).", optimizer=NAME)
+_FUSED_CALL = Sentence(
+    "Create the optimizer with torch.optim.{optimizer}(..., fused=True).", optimizer=NAME
+)
 
 _MIN_SHARE = 0.20  # of the mean step
 #: Times as fast as tensor by tensor that fused updates were, the median of nine
@@ -69,6 +73,8 @@ _ID_BYTES = 8  # of a row's number in a batch, as torch's embeddings take it
 #: What an update takes at most, tensor by tensor, on one CPU (docs/rules/optimizer_time.md), and
 #: how many times as long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
+#: The same where samples show none of the program's code in it: busy CPUs make it slow.
+_TIMES_AT_MOST = 20.0
 _MOST_OF_CALL = 1 / 3  # of the update: a line that takes less is not told
 
 
@@ -133,7 +139,10 @@ def check(facts: RuleInputs) -> Finding | None:
     if updated is None or step.gpu_stages is not None or took < _MIN_SHARE * step.mean_s:
         return None
     needs_s = _PER_TENSOR_S * updated.tensors + _PER_ELEMENT_S * updated.elements
-    other_code = took > _TIMES * needs_s + _AT_LEAST_S
+    alone = _alone(facts)
+    if alone and took > _TIMES_AT_MOST * needs_s + _AT_LEAST_S:
+        return None  # neither the program's code nor so few tensors take that long
+    other_code = took > _TIMES * needs_s + _AT_LEAST_S and not alone
     inside = _inside(facts) if other_code else None
     used = None if other_code else _rows_used(facts, updated)
     fused = updated.fused or updated.kind not in _FUSED
@@ -180,8 +189,20 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
         cost_s=cost_s,
-        cost_kind=_kind(other_code or faster, used),
+        cost_kind=_kind(facts, inside, other_code, faster, used),
     )
+
+
+def _alone(facts: RuleInputs) -> bool:
+    """Tell whether samples show that the program's code is not most of the update.
+
+    Closures and hooks are its code, so nearly all time is the update's, and the machine is slow.
+    """
+    tree = facts.code.places.get((MAIN, OPTIMIZER)) if facts.code is not None else None
+    if tree is None or tree.weight.number < FEWEST:
+        return False
+    of_program = sum(node.seconds for node in tree.inside.calls.values())
+    return share_of(of_program, tree.weight)[2] < _MOST_OF_CALL
 
 
 def _cost_s(took: float, needs_s: float, inside: _Inside | None) -> float:
@@ -191,14 +212,18 @@ def _cost_s(took: float, needs_s: float, inside: _Inside | None) -> float:
     return took * inside.share * (1 - (inside.call.left or 0.0))
 
 
-def _kind(estimated: bool, used: int | None) -> CostKind:
+def _kind(
+    facts: RuleInputs, inside: _Inside | None, other_code: bool, faster: bool, used: int | None
+) -> CostKind:
     """Return what the cost says of the gain.
 
-    Updates of fewer groups still take some of the time. Of sparse gradients, backward and zeroing
-    are not counted.
+    Updates of fewer groups still take some of the time, as does code that is not known. Of sparse
+    gradients, backward and zeroing are not counted.
     """
-    if estimated:
+    if faster or (inside is not None and inside.call is not None):
         return CostKind.ESTIMATED
+    if other_code:
+        return kind_of_work(facts)
     return CostKind.BOUND if used is None else CostKind.AT_LEAST
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.loop_code import (
     LoopCall,
     known_in_loop,
@@ -137,6 +138,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
+        cost_kind=CostKind.ESTIMATED if known else kind_of_work(facts),
     )
 
 
