@@ -407,6 +407,8 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
         facts,
         kept=memory.chained(rank.main, source.lines),
         dropped=needless.dropped_forwards(rank.main, source.lines),
+        skipped=needless.skipping(rank.main, rank.steps, source.lines),
+        one_by_one=needless.one_by_one(rank.main, rank.steps),
         padding=needless.padding(rank.main),
         denormal=needless.denormal(
             rank.main, rank.steps.start, rank.steps.wall, facts.throughput.steps

@@ -29,7 +29,7 @@ _FEWEST = 3  # samples
 #: What a process does.
 _RUNS, _STOPS, _ENDED, _NO_WORK, _FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
 COLLECTIVE, _FULL, _EMPTY, _JOIN, LOCK = "collective", "full", "empty", "join", "lock"
-_SLEEPS, _OTHER_WAIT = "sleeps", "wait"
+_SLEEPS, _OTHER_WAIT, _COMMAND = "sleeps", "wait", "command"
 
 _NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process", ON_UNKNOWN: ""}
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
@@ -47,6 +47,8 @@ _UNFILLED = (
     "No other thread of this process runs: what filled the queue has ended, or was never started"
 )
 _WHY_ENDED = "Look for why the thread that fills the queue has ended: its error is in the output"
+#: wait() leaves a full pipe full; communicate() and run() read it.
+_READ_IT = "If its output goes to a pipe, read that with communicate() instead of wait()"
 _LOCKED = "The lock was taken before the fork: no thread of this process can release it"
 _FIX = {
     LOCK: "Make the lock in the worker, or release it before the loader starts",
@@ -55,6 +57,7 @@ _FIX = {
     _FULL: "Empty the queue before waiting for anything else",
     _EMPTY: "Fill the queue, or wait for it with a timeout",
     _JOIN: "Empty the queues of a process before joining it",
+    _COMMAND: "Look for why the command does not end, or give it a timeout",
     COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 
@@ -68,7 +71,7 @@ class Doing:
         process: itself.
         kind: one of the names above.
         place: file and line of the program; empty: none is known.
-        call: the collective, or the queue's function; else empty.
+        call: the collective, or the function of the queue or command; else empty.
         still: whether it has not moved while it was watched.
         forked: whether it is a fork of its parent.
         held: whether the lock that it waits for can only have been taken before it was forked.
@@ -98,6 +101,7 @@ class Doing:
             _FULL: "waits for room in a full queue",
             _EMPTY: "waits for a queue that stays empty",
             _JOIN: "waits for a process to end",
+            _COMMAND: "waits for a command to end",
             LOCK: "waits for a lock",
             _SLEEPS: "sleeps",
             _OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
@@ -131,6 +135,8 @@ class Standstill:
         fix = _FIX.get(culprit.kind, "") if culprit else ""
         if culprit is not None and culprit.unfilled:
             fix = _WHY_ENDED
+        if culprit is not None and culprit.kind == _COMMAND and culprit.call == _UNREAD:
+            fix = _READ_IT
         return Finding(
             "standstill",
             Severity.HIGH,
@@ -194,7 +200,12 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
 
 _OF_THREADS = "get of threads"  # the other queue's items may come from another process
 
-_GRAVEST = (_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _OTHER_WAIT, _SLEEPS, _JOIN, _RUNS)
+_UNREAD = "wait"  # of a command, whose output nobody reads meanwhile
+
+_GRAVEST = (
+    *(_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _COMMAND, _OTHER_WAIT, _SLEEPS, _JOIN),
+    _RUNS,
+)
 
 
 def _blamed(group: Sequence[Doing]) -> Doing:
@@ -303,6 +314,8 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
         return {"get": (_EMPTY, "get"), "put": (_FULL, "put")}.get(function)
     if whose.tail == "multiprocessing/process.py" and function == "join":
         return _JOIN, "join"
+    if whose.tail == "subprocess.py":
+        return _COMMAND, function
     if whose.tail == "multiprocessing/synchronize.py" and function in ("__enter__", "acquire"):
         return LOCK, function
     return None

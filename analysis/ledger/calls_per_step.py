@@ -94,6 +94,14 @@ PER_STEP: Calls = (
         left=0.15,
     ),
     KnownCall(
+        "formatted",
+        "Tensors become text in every step, whether it is written or not.",
+        "Format tensors only where they are written: log.debug('%s', tensor)",
+        "https://github.com/NVIDIA-NeMo/Emerging-Optimizers/pull/255",
+        (Sign("torch", r"_tensor_str\.py"),),
+        left=_RARELY,
+    ),
+    KnownCall(
         "command_run",
         "A command is started, and waited for, in every step.",
         "Run the command every 50 steps or so, or in a thread",
@@ -293,8 +301,13 @@ DECOMPOSED = KnownCall(
     r"|\btorch\.(svd\w*|eig\w*|qr|inverse|pinverse|matrix_exp|cholesky\w*|svd_lowrank|lobpcg)\(",
     left=_RARELY,
 )
+#: What optimizers compute themselves, with what is known only then.
+_OF_UPDATES = ("norms", "reduced", "barrier", "values_checked", "list_to_tensor_in_step")
 #: Of an optimizer's own step.
-PER_UPDATE: Calls = (DECOMPOSED,)
+PER_UPDATE: Calls = (
+    DECOMPOSED,
+    *(call for call in PER_STEP if not call.on_gpu and call.name not in _OF_UPDATES),
+)
 
 #: Of loops that only infer, such as evaluation.
 PER_EVALUATION: Calls = (

@@ -10,6 +10,7 @@ from functools import cached_property
 from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
+from feedline.analysis.measure.boundaries import Skipped
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
@@ -28,7 +29,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.measure.unused_gradients import UnusedGradients
@@ -87,6 +88,8 @@ class RuleInputs:
         growth: memory that grows while the steps run.
         kept: graphs of past steps that are still in memory (None: none are, or not known).
         dropped: forwards whose graph is dropped in each step (None: there are none, or not known).
+        skipped: first batches of each pass that nothing is trained on (None: there are none).
+        one_by_one: a model that is called for each sample of a batch on its own (None: it is not).
         padding: of batches of indices (None: none were looked at).
         denormal: parameters and gradients that are nearly zero (None: none were seen).
         adding_line: the line of the loop that adds to what outlives a step, ``train.py:31``; empty:
@@ -138,6 +141,8 @@ class RuleInputs:
     growth: Sequence[MemoryGrowth] = ()
     kept: KeptGraphs | None = None
     dropped: DroppedForwards | None = None
+    skipped: Skipped | None = None
+    one_by_one: OneByOne | None = None
     padding: Padding | None = None
     denormal: Denormal | None = None
     adding_line: str = ""

@@ -20,6 +20,10 @@ from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 
+_BATCH_OF_PASS = (1 << 32) - 1  # of a batch key (profiler/events.py)
+_FEWEST_SKIPPED = 3  # batches: fewer may be taken for something else, such as a look at the data
+_OFTEN_SKIPPED = 0.8  # of the passes
+
 
 @dataclass(frozen=True)
 class Boundaries:
@@ -350,6 +354,20 @@ def _union(intervals: list[tuple[int, int]]) -> IntArray:
     return np.array(joined, np.int64).reshape(-1, 2)
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """Batches at the beginning of each pass that nothing is trained on.
+
+    Attributes:
+        batches, of: how many of how many.
+        place: file and line of the condition that skips them; empty: unknown.
+    """
+
+    batches: int
+    of: int
+    place: str = ""
+
+
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:
     """Return which batches nothing was trained on, bool [n].
 
@@ -372,6 +390,37 @@ def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.b
                 batches[len(batches) - _unused(asked["start"][batches], trained[begin:end]) :]
             ] = True
     return unused
+
+
+def skipped(asked: Records, main: Records, rests: Records) -> Skipped | None:
+    """Return the first batches of each pass that nothing is trained on; None: there are none.
+
+    A loop that takes batches ahead trains on as many after it has asked for the last: that is none.
+
+    Args:
+        asked, main, rests: as of ``left_over``.
+    """
+    trained, begun = _trained(main, rests), []
+    for at, until in _passes(asked):
+        batches = asked[at][gave(asked[at])]
+        if len(batches) <= _FEWEST_SKIPPED or not len(trained):
+            continue
+        numbers = batches["number"] & _BATCH_OF_PASS
+        if numbers[0]:
+            continue  # its beginning was not recorded
+        after = np.append(batches["start"][1:], until)
+        times = np.searchsorted(trained, after) - np.searchsorted(trained, batches["start"])
+        used = times > 0
+        first = int(np.argmax(used))
+        if not used.any() or not used[first:-1].all():
+            continue
+        usual = float(np.median(times[used]))
+        ahead = float(times[-1]) - usual > usual * first / 2
+        begun.append((0 if ahead else first, int(numbers[first]), int(numbers.max()) + 1))
+    counts = [seen for seen, _, _ in begun if seen >= _FEWEST_SKIPPED]
+    if len(counts) < max(2, _OFTEN_SKIPPED * len(begun)):
+        return None
+    return Skipped(min(first for _, first, _ in begun), max(of for _, _, of in begun))
 
 
 def _trained(main: Records, rests: Records) -> IntArray:

@@ -46,6 +46,24 @@ def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) ->
     return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
 
 
+def line_of_skip(called_at: str, source: SourceLines) -> str:
+    """Return the condition under which a loop goes on before it calls the model, ``train.py:20``.
+
+    Args:
+        called_at: file and line that call the model; empty: unknown.
+    """
+    file, _, line = called_at.rpartition(":")
+    tree = parsed(source.text(file)) if line.isdecimal() else None
+    lines = [
+        part.lineno
+        for loop in (reversed(_around(tree, int(line))) if tree is not None else ())
+        for part in loop.body
+        if isinstance(part, ast.If) and part.lineno < int(line)
+        if any(isinstance(inner, ast.Continue) for inner in part.body)
+    ]
+    return f"{file}:{lines[0]}" if lines else ""
+
+
 def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
     """Return the line of a data set that adds to what outlives a sample; empty as above.
 

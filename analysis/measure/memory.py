@@ -111,16 +111,16 @@ def placed(
         return grown
     if grown.who == "workers":
         return replace(grown, place=line_of_samples(made_by, collate, source))
-    called_at, in_loop = _model_called_at(main), grown.at == ""
+    called_at, in_loop = model_called_at(main), grown.at == ""
     return replace(grown, place=line_of_loop(called_at, source, in_loop))
 
 
 def adding_line(main: Process, source: SourceLines) -> str:
     """Return the line of the training loop that adds to what outlives a step; empty: unknown."""
-    return line_of_loop(_model_called_at(main), source)
+    return line_of_loop(model_called_at(main), source)
 
 
-def _model_called_at(main: Process) -> str:
+def model_called_at(main: Process) -> str:
     """Return the line of the program that calls the model in training; empty: unknown."""
     looks = main.view(Stage.KEPT)
     if not len(looks):
@@ -304,7 +304,7 @@ def _graphs(main: Process, source: SourceLines) -> _Held | None:
         return None
     if alive < _KEPT * graphs:
         return _Held(None, graphs=graphs, graphs_alive=alive)
-    place = keeping_line(_model_called_at(main), source)
+    place = keeping_line(model_called_at(main), source)
     return _Held(Holder.GRAPHS, graphs=graphs, graphs_alive=alive, place=place)
 
 

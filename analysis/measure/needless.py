@@ -2,14 +2,18 @@
 
 import ast
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.growing_lines import line_of_skip
 from feedline.analysis.measure.kept_graphs import around, in_order
+from feedline.analysis.measure.memory import model_called_at
 from feedline.analysis.measure.source_lines import SourceLines, parsed
-from feedline.profiler.events import DENORMAL, PADDING, Stage
+from feedline.analysis.measure.steps import Steps
+from feedline.profiler.events import DENORMAL, PADDING, Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
@@ -19,6 +23,7 @@ _DENORMAL = 0.01  # of the values of a look, from which on its step computes wit
 #: Times a step before there were denormal numbers: a smaller difference may be noise.
 _BEFORE = 1.2
 _FEWEST_STEPS = 10  # before and after
+_MANY = 8  # calls of a model in a step: a GAN or a contrastive loss has fewer
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,56 @@ class Denormal:
     looks: int
     seen: int
     longer: float | None
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """A model that is called for each sample of a batch on its own.
+
+    Attributes:
+        calls, samples: of a step, in the middle.
+        seconds: that these calls take of the mean step.
+        place: file and line that call the model; empty: unknown.
+    """
+
+    calls: int
+    samples: int
+    seconds: float
+    place: str
+
+
+def skipping(main: Process, steps: Steps, source: SourceLines) -> Skipped | None:
+    """Return the batches that are skipped in each pass, and the line that does so."""
+    found = steps.skipped
+    return found and replace(found, place=line_of_skip(model_called_at(main), source))
+
+
+def one_by_one(main: Process, steps: Steps) -> OneByOne | None:
+    """Return the model that is called as often in a step as its batch has samples.
+
+    None: there is none. Steps of several batches, as where gradients are accumulated, do not count.
+    """
+    if not len(steps.start) or np.median(steps.batches) != 1:
+        return None
+    wanted = Flag.TRAINING | Flag.GRAD
+    spans = main.records[
+        (main.records["stage"] == Stage.FORWARD) & (main.records["flags"] & wanted == wanted)
+    ]
+    at = steps.boundaries.step_of(spans["start"])
+    spans, at = spans[at >= 0], at[at >= 0]
+    if not len(spans):
+        return None
+    ((model, _),) = Counter(spans["source"].tolist()).most_common(1)
+    called = spans["source"] == model
+    counts = np.bincount(at[called], minlength=len(steps.start))
+    calls, samples = int(np.median(counts)), int(np.median(steps.samples))
+    as_many, others = counts == steps.samples, steps.samples != samples
+    if calls < _MANY or np.mean(as_many) < _IN_EACH:
+        return None
+    if others.any() and np.mean(as_many[others]) < _IN_EACH:
+        return None  # such as time steps, which are no fewer in a smaller batch
+    seconds = float(spans["wall"][called].sum()) / 1e9 / len(steps.start)
+    return OneByOne(calls, samples, seconds, model_called_at(main))
 
 
 def dropped_forwards(main: Process, source: SourceLines) -> DroppedForwards | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, Pieces, cut, flatten, holds, overlap
-from feedline.analysis.measure.boundaries import Boundaries, find, gave, left_over
+from feedline.analysis.measure.boundaries import Boundaries, Skipped, find, gave, left_over, skipped
 from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.making import STAGE as INPUT
 from feedline.analysis.measure.making import Making
@@ -68,6 +68,7 @@ class Steps:
             program's own code runs.
         evaluating: ns of all evaluations and rollouts that belong to no stage.
         resident: bool [n], all that models get in the step was in memory before.
+        skipped: first batches of each pass that nothing is trained on; None: there are none.
         collecting: stage -> int64 [n], ns of it that are garbage collections.
     """
 
@@ -88,6 +89,7 @@ class Steps:
     resident: npt.NDArray[np.bool_]
     making: Making | None = None
     collecting: dict[str, IntArray] = field(default_factory=dict)
+    skipped: Skipped | None = None
 
 
 def partition(main: Process) -> Steps | None:
@@ -122,7 +124,11 @@ def partition(main: Process) -> Steps | None:
     )
     steps = _sum(pieces, spans, main.names, boundaries, asked, left)
     making = Making.of(main, spans, pieces, boundaries)
-    steps = replace(steps, collecting=collecting(main, pieces, spans, boundaries))
+    steps = replace(
+        steps,
+        collecting=collecting(main, pieces, spans, boundaries),
+        skipped=skipped(asked, records, main.of(Stage.REST)) if main.stride == 1 else None,
+    )
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
     if making is None:

@@ -53,7 +53,7 @@ def report(recording: RecordingSettings) -> None:
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
         say_in_training(
-            f"the report could not be built ({error or type(error).__name__}); try again with: "
+            f"the report could not be built ({str(error) or type(error).__name__}); try again with: "
             f"feedline report {recording.run}"
         )
 

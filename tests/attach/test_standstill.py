@@ -16,6 +16,7 @@ def line_of(text: str) -> str:
     ("kind", "does", "place"),
     [
         ("lock", "which waits for a lock", "with LOCK"),
+        ("full pipe", "which waits for a command to end", "subprocess.Popen("),
         pytest.param("stopped", "which is stopped", "os.kill(", marks=pytest.mark.long),
         pytest.param(
             *("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),
@@ -30,11 +31,10 @@ def test_a_worker_that_hangs_is_named_with_its_line(kind, does, place, start, tm
     assert seen["limit"].startswith("No step for ")
     assert seen["place"] == line_of(place)
     assert seen["cause"] == (f"The main process waits for worker 0, {does} at {line_of(place)}.")
-    assert [row["name"] for row in seen["processes"]] == [
-        "the main process",
-        "worker 0",
-        "worker 1",
-    ]
+    names = [row["name"] for row in seen["processes"]]
+    assert names[:3] == ["the main process", "worker 0", "worker 1"]
+    assert len(names) == 3 + (kind == "full pipe")  # the command
+    assert ("communicate()" in seen["fix"]) == (kind == "full pipe")
     assert ("The lock was taken before the fork" in str(seen["findings"])) == (kind == "lock")
 
 

@@ -10,11 +10,12 @@ from feedline.analysis.measure.needless import (
     denormal,
     dropped_forwards,
     is_overwritten,
+    one_by_one,
     padding,
 )
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import partition
-from feedline.profiler.events import DENORMAL, PADDING, Stage
+from feedline.profiler.events import DENORMAL, PADDING, Flag, Stage
 
 MS = 1_000_000
 
@@ -128,3 +129,58 @@ def test_without_denormal_numbers_nothing_is_said():
 
     none = np.zeros(0, np.int64)
     assert denormal(main, none, none, 9) is None
+
+
+def calling(calls, samples, batches=1, flags=Flag.TRAINING | Flag.GRAD, last=None):
+    """20 steps, in each of which a model is called so often for a batch of so many samples."""
+    usual = (calls, samples)
+    run, at = MadeUp(), 0
+    run.names[3] = "train.py:20"
+    run.span(Stage.KEPT, 0, 0, source=3)
+    for step in range(20):
+        calls, samples = last if last and step == 19 else usual
+        for batch in range(batches):
+            run.next(at, at + MS, batch=step * batches + batch, samples=samples // batches)
+            at += MS
+        for _ in range(calls):
+            run.span(Stage.FORWARD, at, at + MS, flags=int(flags))
+            at += MS
+        run.backward(at, at + MS).update(at + MS, at + 2 * MS)
+        at += 2 * MS
+    main = run.process()
+    steps = partition(main)
+    assert steps is not None
+    return one_by_one(main, steps)
+
+
+@pytest.mark.parametrize("last", [32, 8])
+def test_a_model_that_is_called_as_often_as_a_batch_has_samples_is_called_for_each(last):
+    found = calling(32, 32, last=(last, last))
+
+    assert (found.calls, found.samples, found.place) == (32, 32, "train.py:20")
+    assert found.seconds == pytest.approx((19 * 32 + last) / 20 * 1e-3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"calls": 1, "samples": 32},
+        {"calls": 16, "samples": 32},
+        {"calls": 30, "samples": 32},
+        {"calls": 32, "samples": 32, "last": (32, 8)},
+        {"calls": 4, "samples": 4},
+        {"calls": 32, "samples": 32, "batches": 2},
+        {"calls": 32, "samples": 32, "flags": Flag.TRAINING},
+    ],
+    ids=[
+        "once",
+        "half as often",
+        "nearly",
+        "as often for fewer",
+        "few",
+        "accumulated",
+        "without gradients",
+    ],
+)
+def test_a_model_that_is_called_otherwise_is_not(given):
+    assert calling(**given) is None

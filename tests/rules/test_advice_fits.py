@@ -20,6 +20,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.boundaries import Skipped
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
@@ -34,7 +35,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import (
     Flop,
@@ -85,6 +86,9 @@ def of_dtype(dtype: str) -> RuleInputs:
     """A training whose products are of this dtype."""
     facts = made_up_facts(stages=HOST)
     return replace(facts, step=replace(facts.step, flop=Flop(1e6, 2e6, 32.0, dtype)))
+
+
+EACH = OneByOne(32, 32, 24e-3, "train.py:20")
 
 
 def in_loop(line: int) -> RuleInputs:
@@ -420,6 +424,20 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 loader={"epochs": 1},
                 settings={"sampler": "RandomSampler", "epoch_samples": 6400},
             ),
+        ),
+    ],
+    "skipped_batches": [
+        (
+            "only in the pass",
+            replace(waiting(60.0), skipped=Skipped(40, 60, "train.py:9")),
+            replace(waiting(60.0), skipped=Skipped(3, 600)),
+        ),
+    ],
+    "many_tensors": [
+        (
+            "torch.cat",
+            waiting(batch_tensors=60.0, stages={"transport": 40.0}),
+            waiting(batch_tensors=6.0, stages={"transport": 40.0}),
         ),
     ],
     "objects_in_queue": [
@@ -817,6 +835,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "loop_in_model": [
         ("whole tensor at once", in_loop(6), in_loop(8)),
         ("Compute it once", in_loop(14), in_loop(6)),
+        ("Call the model once", replace(of_dtype("float32"), one_by_one=EACH), in_loop(6)),
     ],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))

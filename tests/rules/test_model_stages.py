@@ -15,6 +15,7 @@ from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Severity
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.needless import OneByOne
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.rules.loop import (
@@ -247,6 +248,19 @@ def test_a_file_that_is_no_python_has_no_loops(tmp_path):
     facts = facts_of(inside, source=SourceLines(2e9))
 
     assert loop_in_model.check(replace(facts, step=replace(facts.step, flop=SLOW))) is None
+
+
+@pytest.mark.parametrize(("flop", "told"), [(SLOW, True), (None, False)])
+def test_a_model_that_is_called_for_each_sample_is_told_to_take_the_batch(flop, told):
+    facts = replace(facts_of(), one_by_one=OneByOne(32, 32, 24e-3, "train.py:20"))
+
+    finding = loop_in_model.check(replace(facts, step=replace(facts.step, flop=flop)))
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.message.startswith("the model is called 32 times in each step")
+        assert finding.place == "train.py:20" and finding.fix.startswith("Call the model once")
+        assert finding.cost_s == pytest.approx(24e-3 * 31 / 32)
 
 
 PLAIN = """

@@ -592,6 +592,8 @@ COSTS: dict[str, Formula] = {
             / bar.loader["first_batch_s"],
         )
     ),
+    "skipped_batches": lambda bar: bar.evidence("skipped_s"),
+    "many_tensors": lambda bar: bar.evidence("tensors_s"),
     "objects_in_queue": lambda bar: moved_twice(
         bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"
     ),

@@ -74,6 +74,13 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
     assert found(frame) == name
 
 
+@pytest.mark.parametrize("calls", [PER_STEP, PER_UPDATE], ids=["step", "update"])
+def test_what_becomes_text_is_told_in_the_loop_and_in_updates(calls):
+    frames = [(TORCH + "_tensor.py", 1, "__format__"), (TORCH + "_tensor_str.py", 1, "_str")]
+
+    assert found(*frames, calls=calls) == "formatted"
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -36,6 +37,9 @@ class Data(Dataset):
         elif KIND == "full queue":
             QUEUE.put(1)
             QUEUE.put(2)  # here
+        elif KIND == "full pipe":
+            words = [sys.executable, "-S", "-c", "print('x' * 100_000)"]
+            subprocess.Popen(words, stdout=subprocess.PIPE).wait()  # here
 
 
 def train():

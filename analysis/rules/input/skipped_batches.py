@@ -1,0 +1,68 @@
+"""The first batches of each pass over the loader are made, and nothing is trained on them."""
+
+from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.sentences import COUNT, Sentence
+
+_RULE_ID = "skipped_batches"
+
+_SAYS = Sentence(
+    "the first {skipped} of the {batches} batches of each pass are made, and nothing is trained on "
+    "them",
+    skipped=COUNT,
+    batches=COUNT,
+)
+_COUNTED = "samples per second count them as well"
+_FIX = "Skip them only in the pass that goes on from a checkpoint, and in the sampler."
+_SAMPLER = "A sampler that leaves out their indices makes none of their samples."
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh them by their part of the batches."""
+    skipped = facts.skipped
+    if skipped is None:
+        return None
+    part = skipped.batches / skipped.of
+    cost_s = facts.wait_share * facts.step.mean_s * part
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        _RULE_ID,
+        weight,
+        message=_SAYS(skipped=skipped.batches, batches=skipped.of),
+        more=[_COUNTED],
+        evidence=[
+            Evidence("skipped", "batches that are skipped", float(skipped.batches), "batches"),
+            Evidence("pass_batches", "batches of a pass", float(skipped.of), "batches"),
+            Evidence("skipped_share", "share of the batches", part, SHARE),
+            Evidence("skipped_s", "waiting for them, per step", cost_s, "s"),
+        ],
+        fix=_FIX,
+        fix_more=[_SAMPLER],
+        place=skipped.place,
+        how_to_check="Count the batches of a later pass that the model is trained on. If these are "
+        "all, this finding is wrong.",
+        cost_s=cost_s,
+        cost_kind=CostKind.CAUSE_ONLY,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Refuse to predict: what samples per second count changes with the fix."""
+    return Refused("skipped", "Samples per second count skipped batches, and would not after that.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    _RULE_ID,
+    check,
+    change,
+    time=Time.NEEDLESS,
+    claims=("sample/*", "wait/*"),
+    lifts=CHEAPER,
+    of_input=True,
+    action="make no batches that are skipped",
+)
