@@ -199,11 +199,6 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
-        evaluation_once_s: Of that, what happens once, such as a test at the end: how much longer the
-            loops before the first step or after the last take than the median of the others, if
-            more than twice as long. Unit: s.
-        evaluation_loads: Whether such a loop asked a loader, as an evaluation does. Rollouts,
-            generation and evaluations of tensors in memory ask none.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -241,6 +236,11 @@ class StepSummary:
             was found.
         evaluations: How many such loops there were; several without a step between them count as
             one, and one before the first step only if there are more than that and one at the end.
+        evaluation_once_s: Of evaluation_s, what happens once, such as a test at the end: how much
+            longer the loops before the first step or after the last take than the median of the
+            others, if more than twice as long. Unit: s.
+        evaluation_loads: Whether such a loop asked a loader, as an evaluation does. Rollouts,
+            generation and evaluations of tensors in memory ask none.
         evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
             fewer than two, or the run was so long that not all of its steps were kept.
         evaluation_place: Line of the training loop at which most of that time is spent, as in

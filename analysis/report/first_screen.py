@@ -318,7 +318,7 @@ def _whole_action(finding: Finding) -> str:
     """Return what to do, with the workers that freed CPUs are for."""
     rule, workers = BY_ID.get(finding.rule_id), finding.settings.get(_WORKERS)
     with_workers = rule is not None and rule.of_others and workers is not None
-    return f"{_action(finding)}{f', {_WORKERS}={workers}' if with_workers else ''}"
+    return f"{_action(finding)}{f', then {_WORKERS}={workers}' if with_workers else ''}"
 
 
 def _action(finding: Finding) -> str:

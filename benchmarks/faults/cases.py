@@ -165,6 +165,11 @@ TRANSPORT = [
          "--source arrays --batch 64 --steps 120 --workers 2", "--collate stacked", "", short="--steps 25"),
     images("collate_by_cat", "a custom collate concatenates pictures", "custom_collate",
            "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate concatenated", "", "usual"),
+    rows("tensors_of_each_sample", "a batch has seven tensors for each of its samples", "many_tensors fewer_workers",
+         "--source rows --batch 32 --steps 300 --workers 1", "--collate apart", "--collate default",
+         why="without workers, no tensor is received", names="receiv"),
+    rows("batches_passed_over", "the first 80 of 100 batches of each epoch are made, and passed over", "skipped_batches",
+         "--source arrays --collate stacked --batch 16 --steps 100 --epochs 6 --workers 0", "--skip 80", "", names="trained on"),
     rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
          "--source arrays --batch 64 --steps 60 --workers 2", "--collate arrays", "", short="--steps 25"),
     rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python "

@@ -6,6 +6,7 @@ Each command is a class in a file of its own.
 import argparse
 import errno
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 from feedline import __version__
@@ -33,6 +34,7 @@ from feedline.cli.training_words import (
 from feedline.cli.tune import TuneCommand
 from feedline.cli.verify import VerifyCommand
 from feedline.cli.whatif import WhatifCommand
+from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
 from feedline.profiler.files.bounded import one_line
 from feedline.profiler.printable import say
@@ -102,6 +104,8 @@ def perform(words: list[str]) -> int:
         SystemExit: of argparse, with 2; 0 after --help.
     """
     args = parsed(words)
+    with deferred():  # interrupted while it is loaded, msgspec 0.22 crashes where it is used
+        import_module("msgspec")
     try:
         return int(args.act(args))
     except FeedlineError as error:

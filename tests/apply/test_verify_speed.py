@@ -311,7 +311,11 @@ def test_a_second_trial_replaces_the_runs_and_the_patch_of_the_first(tmp_path, m
         ),
         ([*SET, "--fix", "warmup=5ep", "--", "train.py"], 2, "--fix cannot be combined with --set"),
         (SET, 64, "no training given"),
-        ([*SET, "--metric", "x", "--", "train.py"], 2, "--metric need --fix NAME=VALUE"),
+        (
+            [*SET, "--metric", "x", "--", "train.py"],
+            2,
+            "--metric and --better need --fix NAME=VALUE",
+        ),
         ([*SET, "--writable", "gone", "--", "train.py"], 64, "--writable gone: no such folder"),
         (["best", "--fix", "warmup=5ep", "--", "train.py"], 2, "--fix warmup=5ep takes no RUN"),
         (["best", *SET, "--", "train.py"], 66, "best"),

@@ -854,7 +854,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "garbage_collection": [
         ("gc.freeze", collecting(), collecting(full_share=0.1)),
-        ("Make this call rarely", collecting(called_share=1.0), collecting()),
+        ("Call gc.collect() rarely", collecting(called_share=1.0), collecting()),
     ],
     "memory_growth": [
         ("detach", growing(holder=Holder.GRAPHS), growing()),

@@ -22,6 +22,7 @@ def test_it_names_the_programs_own_function_where_that_takes_most_of_a_sample():
 
     assert finding.place == "train.py:18"
     assert finding.fix.startswith("Profile Rows.__getitem__ line by line: its own code takes ")
+    assert finding.message.endswith("per step, most of its CPU time in Rows.__getitem__")
     assert check(waiting(60.0, settings=code)).place == ""  # decoding takes most
     assert check(waiting(60.0, sample=slow)).place == ""
 

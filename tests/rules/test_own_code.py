@@ -12,7 +12,7 @@ from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.ledger.finding import GainKind
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.analysis.measure.step_model import OwnCode, OwnFunction, Sampled
+from feedline.analysis.measure.step_model import GarbageCollection, OwnCode, OwnFunction, Sampled
 from feedline.analysis.rules.loop import evaluation_time, own_code
 
 MORE = ({}, {"pin_memory": True}, {"num_workers": 0})
@@ -44,6 +44,18 @@ def given(
     return replace(
         found, step=step, loader=None, workers=None, throughput=replace(found.throughput, steps=100)
     )
+
+
+def test_collections_of_garbage_are_no_time_of_the_code_in_which_they_happen():
+    found = given(function("lines 30 to 41 (train.py)", 21.0), function("log (train.py:8)", 4.0))
+
+    def collecting(ms: float):
+        garbage = GarbageCollection(ms / 1e3, {"other": ms / 1e3}, 0.1, 0.1, 1.0, 1.0)
+        return own_code.check(replace(found, step=replace(found.step, garbage=garbage)))
+
+    assert own_code.check(found).cost_s == pytest.approx(0.025)
+    assert collecting(5.0).cost_s == pytest.approx(0.020)
+    assert collecting(15.0) is None  # what remains of the first is told by no figure
 
 
 def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():
@@ -314,6 +326,8 @@ def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
     )
     assert finding.place == "train.py:31"
     assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")
+    of_a_loader = evaluation_time.check(replace(found, step=replace(step, evaluation_loads=True)))
+    assert of_a_loader.message.startswith("evaluation takes 75 % of the time: 1.50 s every")
 
 
 def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():

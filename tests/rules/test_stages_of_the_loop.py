@@ -261,7 +261,7 @@ def test_a_program_that_calls_gc_collect_is_shown_the_line():
     assert finding.message == (
         "calls of gc.collect() take 28 % of the step time: 40.0 ms in each step"
     )
-    assert finding.place == "train.py:12" and finding.fix.startswith("Make this call rarely")
+    assert finding.place == "train.py:12" and finding.fix.startswith("Call gc.collect() rarely")
 
 
 @pytest.mark.parametrize("garbage", [{"frozen": 70_000}, {"full_share": 0.1}])

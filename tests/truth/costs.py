@@ -503,22 +503,30 @@ def updating(bar: Bar) -> float:
         bar.stage("optimizer"),
         25e-6 * bar.evidence("tensors") + 5e-9 * bar.evidence("elements"),
     )
-    if took > 5 * needs + 1e-3:
+    known = {"fused_speedup", "lacking_share"} & {one["id"] for one in bar.finding["evidence"]}
+    if took > 5 * needs + 1e-3 and not known:
         return took - needs
     return took * bar.evidence("lacking_share", 1 - 1 / bar.evidence("fused_speedup", math.inf))
 
 
 def named_functions(bar: Bar) -> float:
     """The first three functions outside the model that take 3 % of the step or more, without
-    freeing batches and waiting for a CPU.
+    freeing batches, waiting for a CPU, and collections or what only every nth step runs.
     """
-    stall = bar.told["step"].get("periodic") or {"function": "", "stages": {}}
-    apart = sum(stall["stages"].get(stage, 0.0) for stage in ("other", "loss"))
+    step = bar.told["step"]
+    functions, stall, garbage = step["own_code"]["functions"], step["periodic"], step["garbage"]
+    of, name = (
+        (garbage or {"stages": {}})["stages"],
+        max(functions, key=lambda one: one["s"])["name"],
+    )
+    if stall is not None:
+        of, name = (stall["stages"], stall["function"]) if stall["function"] else ({}, "")
+    apart = sum(of.get(stage, 0.0) for stage in ("other", "loss"))
     took = [
         float(one["s"])
-        if one["name"].partition(" (")[0] != stall["function"]
+        if one["name"].partition(" (")[0] != name.partition(" (")[0]
         else float(one["s"] - apart) * (apart < one["s"] / 2)
-        for one in bar.told["step"]["own_code"]["functions"]
+        for one in functions
     ]
     named = [s for s in sorted(took, reverse=True)[:3] if s >= 0.03 * bar.mean]
     return (sum(named) - bar.evidence("freeing_s", 0.0)) * (1 - bar.evidence("queued_share", 0.0))

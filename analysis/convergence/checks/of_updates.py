@@ -82,6 +82,7 @@ def not_finite(recorded: TrainingRecord) -> Finding | None:
         fix_more=[_LOOK_FOR],
         how_to_check="Run that batch through the untrained model. If its loss is not finite "
         "either, the data is the cause.",
+        gives="a loss that stays finite",
     )
 
 
@@ -115,6 +116,7 @@ def exploded(recorded: TrainingRecord) -> Finding | None:
         fix=_WARM_UP,
         how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this "
         "finding is wrong.",
+        gives="a loss that does not explode",
     )
 
 

@@ -129,17 +129,21 @@ _MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of
 
 
 def _in_each_step(step: StepSummary) -> OwnCode | None:
-    """Return the program's own code, without what only every nth step runs; None: not looked at.
+    """Return the program's own code, without collections and what only every nth step runs.
 
-    With it, where no function is known that runs only then: it may be any of these.
+    None: it was not looked at. What is left out is part of the function that runs only then, or
+    else of the one that takes most. With a stall in no known function, it may be in any of these.
     """
     own, stall = step.own_code, step.periodic
-    if own is None or stall is None or not stall.function:
+    if own is None or not own.functions or stall is not None and not stall.function:
         return own
-    apart_s = sum(stall.stages.get(stage, 0.0) for stage in ("other", "loss"))
+    of = stall.stages if stall is not None else step.garbage.stages if step.garbage else {}
+    apart_s = sum(of.get(stage, 0.0) for stage in ("other", "loss"))
+    most = max(own.functions, key=lambda one: one.s)
+    apart = stall.function if stall is not None else name_of(most.name)
     functions = []
     for one in own.functions:
-        if name_of(one.name) != stall.function:
+        if name_of(one.name) != apart:
             functions.append(one)
         elif apart_s < _MOST_OF_IT * one.s:
             functions.append(_less(one, apart_s))

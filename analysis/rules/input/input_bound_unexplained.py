@@ -27,6 +27,11 @@ _UNKNOWN = Sentence(
     name=PART,
     took=TIME,
 )
+_OWN = Sentence(
+    "making batches takes {took} per step, most of its CPU time in {function}",
+    took=TIME,
+    function=NAME,
+)
 _IN_LIBRARY = Sentence(
     "the step waits {took} for {library}, which hands over batches too late",
     took=TIME,
@@ -101,6 +106,8 @@ def check(facts: RuleInputs) -> Finding:
         inside = [*queues, _NOT_SAMPLED]
     place = "" if crowded or queues or part != "making_s" else cheaper.place_of_largest(facts)
     own = cheaper.less_cpu(facts)[:1] if place else []
+    if own:
+        message = _OWN(took=part_s, function=cheaper.own_name(facts))
     fix, *others = (
         _BY_WHOM
         if queues

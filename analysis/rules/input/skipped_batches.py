@@ -4,6 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
+from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.sentences import COUNT, Sentence
 
@@ -43,7 +44,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_FIX,
         fix_more=[_SAMPLER],
-        place=skipped.place,
+        # or the loader, whose sampler is to skip them
+        place=skipped.place or place(facts),
         how_to_check="Count the batches of a later pass that the model is trained on. If these are "
         "all, this finding is wrong.",
         cost_s=cost_s,
@@ -64,5 +66,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/*", "wait/*"),
     lifts=CHEAPER,
     of_input=True,
-    action="make no batches that are skipped",
+    action="do not make skipped batches",
 )

@@ -22,6 +22,9 @@ _SAYS = Sentence(
     part=PERCENT,
     how_often=PART,
 )
+_OF_LOADER = Sentence(
+    "evaluation takes {part} of the time{how_often}", part=PERCENT, how_often=PART
+)
 _ARE = "these are forward passes without gradients, outside the steps"
 _STEPS = Sentence("they take {took} in total, all steps together {steps}", took=TIME, steps=TIME)
 _MOSTLY = Sentence("{part} of that is spent {where}", part=PERCENT, where=NAME)
@@ -65,7 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
-        message=_SAYS(part=part, how_often=_often(step)),
+        message=(_OF_LOADER if step.evaluation_loads else _SAYS)(part=part, how_often=_often(step)),
         more=[
             *_where(known, line),
             _ARE,

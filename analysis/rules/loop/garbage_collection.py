@@ -29,8 +29,8 @@ _FULL = Sentence(
 _LONGEST = Sentence("the longest takes {longest}", longest=TIME)
 _FREEZE = "Call gc.freeze() after set-up: collections then skip all objects made until then."
 _TOGETHER = "Call gc.disable(), and gc.collect() every few hundred steps, on all ranks together."
-_REMOVE = "Make this call rarely, or not at all: Python collects by itself."
-_RARELY = "If memory grows without it, make it every few hundred steps, on all ranks together."
+_REMOVE = "Call gc.collect() rarely, or not at all: Python collects by itself."
+_RARELY = "If memory grows without it, call it every few hundred steps, on all ranks together."
 
 _MIN_SHARE = 0.05  # of the mean step
 _MIN_STEPS = 2  # with a collection of 1 ms or more: one says nothing of how often they come

@@ -290,5 +290,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by the optimizer",
     lifts=LESS_TO_COMPUTE,
     supposing="with a faster update",
-    action="make the update cheaper",
+    action="speed up optimizer.step()",
 )

@@ -91,7 +91,7 @@ _LEAVE_OUT = Sentence(
 
 #: Places in libraries: masked, or shortened to fit into a record
 #: (profiler/taps/own_code/producers.py).
-_OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
+_OF_LIBRARY = r"(?:^|\()(?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and
 #: backward.
 _TOLD_QUEUED = 0.1
@@ -155,7 +155,7 @@ def _place(known: LoopCall | None, line: str, own: OwnFunction | None) -> str:
     """Return the line of a call that is known to be slow, or else of what takes most."""
     if known is not None:
         return known.place
-    return line or (place_of(own.name) if own else "")
+    return "" if _of_library(line) else line or (place_of(own.name) if own else "")
 
 
 def _reported(known: LoopCall | None) -> list[Evidence]:

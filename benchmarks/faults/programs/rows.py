@@ -248,6 +248,13 @@ def tensors_only(samples):
     return torch.stack([row for row, _ in samples])
 
 
+def apart(samples):
+    """Tensors of its own for each sample, as boxes and labels are."""
+    return torch.stack(samples), [
+        {name: row[8 * name :][:8].clone() for name in range(7)} for row in samples
+    ]
+
+
 def tokens(samples):
     """Not torch's own, as any tokenizer's."""
     batch = {
@@ -268,6 +275,7 @@ def arrays(samples):
 COLLATES = {
     "default": None,
     "beside": beside,
+    "apart": apart,
     "tensors": tensors_only,
     "tokens": tokens,
     "stacked": stacked,

@@ -30,6 +30,9 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--start", choices=("fork", "spawn", "forkserver"), default="fork")
     parser.add_argument("--restart", action="store_true", help="new workers for each epoch")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="batches passed over at the beginning of each epoch"
+    )
     parser.add_argument("--accumulate", type=int, default=1, help="batches per update")
     parser.add_argument(
         "--set",
@@ -136,6 +139,8 @@ def train(
     for epoch in range(given.epochs):
         begin(epoch)
         for number, batch in enumerate(timers.over(batches), 1):
+            if number <= given.skip:
+                continue
             updates = number % given.accumulate == 0
             with nullcontext() if updates or ranks == 1 else model.no_sync():
                 model(inputs(batch)).square().mean().backward()
