@@ -6,6 +6,7 @@ Each command is a class in a file of its own.
 import argparse
 import errno
 import shlex
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -104,7 +105,8 @@ def perform(words: list[str]) -> int:
         SystemExit: of argparse, with 2; 0 after --help.
     """
     args = parsed(words)
-    with deferred():  # interrupted while it is loaded, msgspec 0.22 crashes where it is used
+    # interrupted while it is loaded, msgspec 0.22 crashes where it is used; attach needs none
+    with deferred(), suppress(ImportError):
         import_module("msgspec")
     try:
         return int(args.act(args))
