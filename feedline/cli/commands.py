@@ -105,9 +105,10 @@ def perform(words: list[str]) -> int:
         SystemExit: of argparse, with 2; 0 after --help.
     """
     args = parsed(words)
-    # interrupted while it is loaded, msgspec 0.22 crashes where it is used; attach needs none
-    with deferred(), suppress(ImportError):
-        import_module("msgspec")
+    if words[:1] != ["run"]:  # whose program is to find what it finds without feedline
+        # interrupted while it is loaded, msgspec 0.22 crashes where it is used; attach needs none
+        with deferred(), suppress(ImportError):
+            import_module("msgspec")
     try:
         return int(args.act(args))
     except FeedlineError as error:
