@@ -200,7 +200,7 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
 
 _OF_THREADS = "get of threads"  # the other queue's items may come from another process
 
-_UNREAD = "wait"  # of a command, whose output nobody reads meanwhile
+_UNREAD = "wait"  # for a command whose output is read only after it has ended
 
 _GRAVEST = (
     *(_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _COMMAND, _OTHER_WAIT, _SLEEPS, _JOIN),

@@ -120,7 +120,7 @@ def one_by_one(main: Process, steps: Steps) -> OneByOne | None:
     if calls < _MANY or np.mean(as_many) < _IN_EACH:
         return None
     if others.any() and np.mean(as_many[others]) < _IN_EACH:
-        return None  # such as time steps, which are no fewer in a smaller batch
+        return None  # such as time steps: a smaller batch has as many
     seconds = float(spans["wall"][called].sum()) / 1e9 / len(steps.start)
     return OneByOne(calls, samples, seconds, model_called_at(main))
 

@@ -121,7 +121,29 @@ def check(facts: RuleInputs) -> Finding:
     if library in _FIXES:
         message, inside = _IN_LIBRARY(took=part_s, library=library), [_NOT_VISIBLE, *inside]
         fix, *others = _FIXES[library]
-    shares = [
+    return Finding(
+        _RULE_ID,
+        Severity.of(waiting),
+        message=message,
+        more=inside,
+        evidence=[
+            Evidence("input_share", "input, share of the step", waiting, SHARE),
+            Evidence(part, f"{name} per step", part_s, "s"),
+            *_shares(facts, stage if own else None),
+        ],
+        fix=fix,
+        fix_more=others,
+        place=place,
+        how_to_check="Train on the same batch in every step. If the step is no faster, this "
+        "finding is wrong.",
+        cost_s=waiting * facts.step.mean_s,
+        cost_kind=CostKind.BOUND,
+    )
+
+
+def _shares(facts: RuleInputs, stage: str | None) -> list[Evidence]:
+    """Return what samples and the main thread wait for, and the stage's part of the CPU time."""
+    found = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
         (
             "waiting_for_cpu_share",
@@ -135,33 +157,14 @@ def check(facts: RuleInputs) -> Finding:
             facts.main_runqueue_share,
             SHARE,
         ),
-    ]
-    shares += [
         (
             "of_cpu",
             f"{stage}, share of a sample's CPU time",
-            cpus.cpu_share_of(facts, stage) if own else None,
+            cpus.cpu_share_of(facts, stage) if stage is not None else None,
             SHARE,
-        )
+        ),
     ]
-    return Finding(
-        _RULE_ID,
-        Severity.of(waiting),
-        message=message,
-        more=inside,
-        evidence=[
-            Evidence("input_share", "input, share of the step", waiting, SHARE),
-            Evidence(part, f"{name} per step", part_s, "s"),
-            *measured(shares),
-        ],
-        fix=fix,
-        fix_more=others,
-        place=place,
-        how_to_check="Train on the same batch in every step. If the step is no faster, this "
-        "finding is wrong.",
-        cost_s=waiting * facts.step.mean_s,
-        cost_kind=CostKind.BOUND,
-    )
+    return measured(found)
 
 
 def _queues(facts: RuleInputs) -> list[str]:

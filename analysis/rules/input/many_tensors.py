@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=_JOIN,
         fix_more=[_SPLIT],
         place=str(facts.setting("made_at") or ""),
-        how_to_check="Return one tensor for each kind from collate_fn. If transport is no faster, "
+        how_to_check="Return one tensor of each kind from collate_fn. If transport is no faster, "
         "this finding is wrong.",
         cost_s=cost_s,
     )
