@@ -23,7 +23,7 @@ from feedline.analysis.explain.run_facts import (
 )
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
-from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
+from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import (
     batch_making,
@@ -455,7 +455,7 @@ def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
     if view is None or view.code is None:
         return None
     batch_s = view.workers.fetch_mean_s if view.workers else None
-    making_s = batch_s * batches_per_step(view) if batch_s is not None else None
+    making_s = batch_s * view.batches_per_step if batch_s is not None else None
     return user_code.user_code(view.code, view.step.mean_s, making_s)
 
 

@@ -13,8 +13,8 @@ from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.cpus import throttled
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
-from feedline.analysis.ledger.view.handover import as_code
 from feedline.analysis.ledger.view.input_wait import steady_share
+from feedline.analysis.ledger.view.loader_call import as_code
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.rules import BY_ID, first_stating
 from feedline.analysis.sentences import CPUS, NAME, PERCENT, Sentence

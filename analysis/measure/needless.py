@@ -2,12 +2,12 @@
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.clues import Denormal, DroppedForwards, OneByOne, Padding, Skipped
 from feedline.analysis.measure.growing_lines import line_of_skip
 from feedline.analysis.measure.kept_graphs import around, in_order
 from feedline.analysis.measure.memory import model_called_at
@@ -24,71 +24,6 @@ _DENORMAL = 0.01  # of the values of a look, from which on its step computes wit
 _BEFORE = 1.2
 _FEWEST_STEPS = 10  # before and after
 _MANY = 8  # calls of a model in a step: a GAN or a contrastive loss has fewer
-
-
-@dataclass(frozen=True)
-class DroppedForwards:
-    """Forwards whose graph is gone before any backward pass, in each step.
-
-    Attributes:
-        seconds: that those of a step take, in the middle of the looks.
-        looks: steps that were looked at.
-        place: file and line that call the model; empty: unknown.
-        unused: whether the result is overwritten before it is read, by the program's source.
-    """
-
-    seconds: float
-    looks: int
-    place: str
-    unused: bool
-
-
-@dataclass(frozen=True)
-class Padding:
-    """Batches of indices whose last, or first, columns are filled in every row.
-
-    Attributes:
-        needless: share (0 to 1) of the values of a batch that are in such columns.
-        padded: share of the values that only fill rows, also in columns that some row needs.
-        looks: batches that were looked at.
-    """
-
-    needless: float
-    padded: float
-    looks: int
-
-
-@dataclass(frozen=True)
-class Denormal:
-    """Parameters or gradients that are nearly zero.
-
-    Attributes:
-        most: largest share (0 to 1) of the values of a look.
-        looks, seen: updates that were looked at, and those with such values.
-        longer: share (0 to 1) of the mean step by which it is longer than a step before there were
-            any; None: it is not, or there were few such steps.
-    """
-
-    most: float
-    looks: int
-    seen: int
-    longer: float | None
-
-
-@dataclass(frozen=True)
-class OneByOne:
-    """A model that is called for each sample of a batch on its own.
-
-    Attributes:
-        calls, samples: of a step, in the middle.
-        seconds: that these calls take of the mean step.
-        place: file and line that call the model; empty: unknown.
-    """
-
-    calls: int
-    samples: int
-    seconds: float
-    place: str
 
 
 def skipping(main: Process, steps: Steps, source: SourceLines) -> Skipped | None:

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
+from feedline.analysis.measure.clues import UnusedGradients
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.profiler.events import Stage
@@ -17,23 +17,6 @@ from feedline.profiler.store.segment_reader import Process
 _FEWEST = 8  # updates: a first one may be of another kind
 _MOST = 0.5  # of the updates of an optimizer, and of the samples at one line
 _FEWEST_SAMPLES = 5
-
-
-@dataclass(frozen=True)
-class UnusedGradients:
-    """Gradients that no update uses.
-
-    Attributes:
-        elements: of the parameters that they are of.
-        share: of the parameters of all optimizers, from 0 to 1.
-        backward_s: what the backward passes take that compute them, and others, for each update. s.
-        place: file and line of the program that call these; empty: too few samples show it.
-    """
-
-    elements: int
-    share: float
-    backward_s: float
-    place: str
 
 
 def unused_gradients(

@@ -19,7 +19,7 @@ from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Setting
@@ -119,7 +119,7 @@ def without_stage(
 
     By the rows, it is more where the first batch of a pass, too, is made without it.
     """
-    whole, mean_s = cpus.total(run), run.step.mean_s
+    whole, mean_s = sample.total(run), run.step.mean_s
     assert whole is not None
     share = run.costs[stage].wall_s / whole.wall_s
     least_s = spared_s(run, share)
@@ -137,7 +137,7 @@ def replayable(place: Path) -> list[tuple[RuleInputs, str, PredictedRate]]:
     found = []
     for inputs, _ in stored(place):
         run, predictions = inputs.facts, inputs.predictions
-        if run is None or predictions is None or cpus.total(run) is None or cpus.queueing(run):
+        if run is None or predictions is None or sample.total(run) is None or cpus.queueing(run):
             continue
         for stage in run.costs.keys() & MAKING_STAGES:
             rate = predictions.replay(Change(stages={stage: GONE}))

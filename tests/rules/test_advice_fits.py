@@ -20,9 +20,17 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.clues import (
+    Denormal,
+    DroppedForwards,
+    Making,
+    OneByOne,
+    Padding,
+    Parts,
+    Skipped,
+    UnusedGradients,
+)
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
@@ -35,7 +43,6 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import (
     Flop,
@@ -44,8 +51,6 @@ from feedline.analysis.measure.step_model import (
     OwnFunction,
     PeriodicStall,
 )
-from feedline.analysis.measure.stream_workers import Parts
-from feedline.analysis.measure.unused_gradients import UnusedGradients
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.session.ending import ALL_OPEN

@@ -2,7 +2,7 @@ import pytest
 from measure.made_up_records import MadeUp
 from rules.made_up import waiting
 
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.clues import Skipped
 from feedline.analysis.measure.steps import partition
 from feedline.analysis.rules.input.skipped_batches import check
 

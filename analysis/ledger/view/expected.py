@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.formatting import count, size
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, at_best_s
+from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
-from feedline.analysis.ledger.view.storage import from_swap
+from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.measure.model import Cost, Moved
 
 #: What any memory moves, into pages that are touched for the first time.

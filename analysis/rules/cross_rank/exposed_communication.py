@@ -12,8 +12,13 @@ from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ledger.view.model_code import line_with
-from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
-from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
+from feedline.analysis.ranks.communication import (
+    MIN_EXPOSED_SHARE,
+    Communication,
+    ExposedKind,
+    Prediction,
+    QuestionId,
+)
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 SLOW = "slow_network"

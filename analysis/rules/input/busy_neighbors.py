@@ -7,9 +7,9 @@ from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
-from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import arguments, as_code
+from feedline.analysis.ledger.view import cpus, loader_call
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
+from feedline.analysis.ledger.view.loader_call import arguments, as_code
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
@@ -103,7 +103,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=measured(found),
         fix=_THEN.format(settings=as_code(advice)) if advice else _STOP,
         fix_more=[*_loader(facts, advice), *_WHICH] if advice else [_RECORD],
-        condition=handover.only_if(facts, advice),
+        condition=loader_call.only_if(facts, advice),
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
@@ -126,8 +126,11 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
 
 def _loader(facts: RuleInputs, advice: dict[str, int | bool]) -> list[str]:
     """Return the new line of the loader and where it is: no line causes what the finding is about."""
-    where = handover.place(facts)
-    return [handover.change(facts, advice), *([f"The loader is made at {where}."] if where else [])]
+    where = loader_call.place(facts)
+    return [
+        loader_call.change(facts, advice),
+        *([f"The loader is made at {where}."] if where else []),
+    ]
 
 
 def _waiting_s(facts: RuleInputs) -> float:

@@ -6,16 +6,10 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
-from feedline.analysis.ledger.view.cpus import (
-    accounted,
-    cost_share,
-    cpu_share_of,
-    kind_of_work,
-    making_wait_s,
-    total,
-)
+from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.sample import accounted, total
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.sentences import PERCENT, TIME, Sentence

@@ -4,8 +4,8 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
-from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.sentences import COUNT, Sentence
 
 _RULE_ID = "skipped_batches"
