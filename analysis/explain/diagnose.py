@@ -12,13 +12,12 @@ from feedline.analysis.explain.order import Rows, claimed, in_order, without_con
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, unknown_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Effort, F, Rule
+from feedline.analysis.ledger.rule import F, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import sure_of_the_rest
 from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.ledger.view.recorded_ranks import recorded
-from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.rules.input import (
     borderline_input,
@@ -222,20 +221,14 @@ def _with_claims(finding: Finding, rows: Rows) -> Finding:
 
 
 def _with_place(finding: Finding, run: RuleInputs) -> Finding:
-    """Return the finding, with the line to change.
+    """Return the finding, with the line that makes the loader where it names arguments of it.
 
-    It is the line that makes the loader where it names arguments of it, or the one that takes most
-    of a sample where samples are to be made in another way. What other programs do is at no line.
+    Its rule says at which line another fix is. What other programs do is at no line.
     """
     rule = BY_ID.get(finding.rule_id)
-    if finding.place or (rule is not None and rule.of_others):
+    if finding.place or not finding.settings or (rule is not None and rule.of_others):
         return finding
-    if finding.settings:
-        return replace(finding, place=str(run.setting("made_at") or ""))
-    of_samples = rule is not None and any(claim.startswith("sample") for claim in rule.claims)
-    if rule is None or not of_samples or rule.effort not in (Effort.CODE, Effort.DATA):
-        return finding
-    return replace(finding, place=making_line(run) if rule.of_input else "")
+    return replace(finding, place=str(run.setting("made_at") or ""))
 
 
 def _asks(finding: Finding) -> bool:

@@ -7,6 +7,7 @@ from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
 from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
 _RULE_ID = "cpu_saturated"
@@ -80,7 +81,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
         evidence=_evidence(facts),
         fix=fix,
         fix_more=fix_more,
-        place=place_of_largest(facts) if fix in less_cpu(facts) else "",
+        place=(place_of_largest(facts) or making_line(facts)) if fix in less_cpu(facts) else "",
         how_to_check=_how_to_check(facts),
         cost_s=max(cost_s, quota_s),
         cost_kind=CostKind.BOUND if quota_s > cost_s else CostKind.ESTIMATED,

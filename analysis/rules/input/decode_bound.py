@@ -10,6 +10,7 @@ from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.sample import accounted, total
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.sentences import PERCENT, TIME, Sentence
@@ -85,6 +86,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence,
         fix=fix,
         fix_more=others,
+        place=making_line(facts),
         how_to_check="Have the dataset return the same decoded sample every time. If samples/s do "
         "not rise, this finding is wrong.",
         cost_s=cost_s,
