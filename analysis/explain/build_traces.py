@@ -193,9 +193,9 @@ def _notes(run: Run, between: RankComparison | None) -> Iterator[str]:
         yield from between.notes
 
 
-def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, view: TraceFacts) -> Traces:
-    shown = view.shown
-    perhaps = view.perhaps_communication
+def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFacts) -> Traces:
+    shown = facts.shown
+    perhaps = facts.perhaps_communication
     unsure = (
         f"compute includes kernels that may be communication by their names: "
         f"{few([short_name(row.name) for row in perhaps], SHOWN)}"

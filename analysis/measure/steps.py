@@ -93,7 +93,7 @@ class Steps:
     skipped: Skipped | None = None
 
 
-def partition(main: Process) -> Steps | None:
+def steps_of(main: Process) -> Steps | None:
     """Cut the training process's records into steps x stages. None: it never made a step.
 
     A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap
