@@ -77,7 +77,7 @@ from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.sampled_stacks import ProcessStacks
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks_reader import read_stacks
 
 
 def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:

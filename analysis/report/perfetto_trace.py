@@ -36,7 +36,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import StackTimes, Stretch, name_of
+from feedline.profiler.store.stacks_reader import StackTimes, Stretch, name_of
 
 _packing: ModuleType = gzip
 _LEVEL = 5
