@@ -57,6 +57,7 @@ from feedline.analysis.measure.model import (
     Traffic,
     Workers,
 )
+from feedline.analysis.measure.needless import unused_gradients
 from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -64,7 +65,6 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
-from feedline.analysis.measure.unused_gradients import unused_gradients
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.ranks import comparison

@@ -14,7 +14,7 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 MIN_WAIT_SHARE = 0.05
 
 
-#: What ``InputWait.transport_s`` is, for evidence.
+#: What ``transport_s`` of the input wait is, for evidence.
 RECEIVING = "receiving batches in the main process (transport, and in_transit of wait), per step"
 
 #: Times are whole nanoseconds: less is what a difference of means is off by.
@@ -22,7 +22,7 @@ _ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
-class InputWait:
+class _InputWait:
     """Seconds of the mean step in which the main process had no batch, by what it waited for."""
 
     start_s: float  # the loader's only start: a longer run spreads it
@@ -44,7 +44,7 @@ class InputWait:
         )
 
 
-def input_wait(facts: RuleInputs) -> InputWait:
+def input_wait(facts: RuleInputs) -> _InputWait:
     """Divide the time that the loader holds a step back.
 
     A worker that makes its next batch and keeps Python's lock hands over the last one late, however
@@ -67,7 +67,7 @@ def input_wait(facts: RuleInputs) -> InputWait:
     transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
     handover = waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
-    return InputWait(
+    return _InputWait(
         once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)
     )
 

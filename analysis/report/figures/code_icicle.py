@@ -14,11 +14,11 @@ _ROW = 26  # px
 _PADDING = 8  # px
 _MOST_DEEP = 12  # functions above one another
 
-Quote = Callable[[UserFunction, CodeLine], str]
+_Quote = Callable[[UserFunction, CodeLine], str]
 
 
 def code_icicle(
-    functions: Sequence[UserFunction], palette: Palette, quote: Quote = lambda one, line: ""
+    functions: Sequence[UserFunction], palette: Palette, quote: _Quote = lambda one, line: ""
 ) -> Markup | None:
     """Draw functions from left to right, the longest first, and below each those that it calls.
 
@@ -43,7 +43,7 @@ def code_icicle(
     return figure(parts, _ROW * (deepest + 1), "Functions of the program, by the time they take")
 
 
-def _function(one: UserFunction, start: float, color: str, quote: Quote) -> list[Markup]:
+def _function(one: UserFunction, start: float, color: str, quote: _Quote) -> list[Markup]:
     y, name = one.depth * _ROW, f"{one.function}()"
     rect = tag(
         "rect",
@@ -61,7 +61,7 @@ def _function(one: UserFunction, start: float, color: str, quote: Quote) -> list
     return [rect, tag("text", name, x=middle, y=y + 17, class_=f"in name {color} {room}")]
 
 
-def _tip(one: UserFunction, quote: Quote) -> str:
+def _tip(one: UserFunction, quote: _Quote) -> str:
     """``tokenize() data.py:88: 91.0 % of making a sample; line 90: 54.0 %``."""
     lines = "".join(
         f"; line {line.line}: {share(line.share)}{f' in {line.library}' if line.library else ''}"

@@ -21,7 +21,7 @@ from feedline.analysis.ranks.communication import (
 )
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
-SLOW = "slow_network"
+_SLOW = "slow_network"
 _RULE_ID = "exposed_communication"
 
 
@@ -213,7 +213,7 @@ def slow(facts: RankFacts) -> Finding | None:
         return None
     fix, *others = _ways_of_transport(comm)
     return Finding(
-        SLOW,
+        _SLOW,
         Severity.of(exposed.share),
         message=_REACHES(part=comm.network_share, beyond=exposed.beyond, took=exposed.s),
         more=[comm.network],
@@ -457,7 +457,7 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
 
 
 SLOW_RULE: Rule[RankFacts] = Rule(
-    SLOW,
+    _SLOW,
     slow,
     _faster,
     claims=("*/comm/transfer", "exposed_transfer"),

@@ -312,7 +312,7 @@ def answer(
     )
 
 
-class Predicted(TypedDict, total=False):
+class _Predicted(TypedDict, total=False):
     """What a finding says of a cost that is a prediction: its 95 % interval, s."""
 
     cost_kind: CostKind
@@ -320,7 +320,7 @@ class Predicted(TypedDict, total=False):
     cost_high_s: float
 
 
-def predicted(found: Prediction | None) -> Predicted:
+def predicted(found: Prediction | None) -> _Predicted:
     """Return the interval of what a cause costs.
 
     It is the measured step less the interval of the step without it.

@@ -55,7 +55,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
     waits_s = _waiting_s(facts)
-    queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
+    queues_s, kept_s = waits_s * cpus.by_others(facts), _kept_from_workers_s(facts)
     weight, (queues, kept) = (
         Severity.of(max(queues_s, kept_s) / mean_s),
         (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s)),
@@ -112,7 +112,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def change(facts: RuleInputs) -> Change:
     """Free the other programs' CPUs, and let the workers that the fix names use them."""
-    return Change(settings=_advice(facts, kept_from_workers_s(facts)), others=False)
+    return Change(settings=_advice(facts, _kept_from_workers_s(facts)), others=False)
 
 
 def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
@@ -145,7 +145,7 @@ def _waiting_s(facts: RuleInputs) -> float:
     return min(own + of_workers, facts.step.mean_s)
 
 
-def kept_from_workers_s(facts: RuleInputs) -> float:
+def _kept_from_workers_s(facts: RuleInputs) -> float:
     """Return the seconds per step that more workers would spare with the CPUs of other programs.
 
     Without those CPUs they do not. 0.0 where some workers never get a batch.

@@ -41,7 +41,7 @@ _FRAMES = [
 ]
 _FRAMES_ON_GPU = "Or decode on the GPU (torchcodec, DALI)."
 _JPEGS = " (simplejpeg, torchvision.io)"
-ON_GPU = " (nvJPEG, DALI)"
+_ON_GPU = " (nvJPEG, DALI)"
 _STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
 OTHERS = (
@@ -145,7 +145,7 @@ def _of_images(facts: RuleInputs) -> list[str]:
     of_jpeg = "jpeg" in name.lower() and "2000" not in name
     ways = [
         *([] if name.startswith(_FAST) else [f"decode with a faster library{_JPEGS * of_jpeg}"]),
-        *([f"decode on the GPU{ON_GPU * of_jpeg}"] if facts.on_gpu else []),
+        *([f"decode on the GPU{_ON_GPU * of_jpeg}"] if facts.on_gpu else []),
         *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
         *(["store smaller images"] if fewer_pixels(facts) else []),
     ]

@@ -43,7 +43,7 @@ _OPENS = ("PIL.open", "numpy.load", "numpy.fromfile", "torchvision.read_file", "
 _READS_WHOLE_FILES = ("zarr.Array",)
 
 #: A mean number that differs less from a whole one is shown as that.
-WHOLE = 0.005
+_WHOLE = 0.005
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -112,7 +112,7 @@ def _opened(facts: RuleInputs) -> float:
 
 def _many(x: float, what: str) -> str:
     """Return ``1 file``, ``1.70 files``: a mean that is a whole number is told as one."""
-    return counted(round(x), what) if abs(x - round(x)) < WHOLE else f"{number(x)} {what}s"
+    return counted(round(x), what) if abs(x - round(x)) < _WHOLE else f"{number(x)} {what}s"
 
 
 def _file_bytes(facts: RuleInputs) -> float | None:

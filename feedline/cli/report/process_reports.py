@@ -27,7 +27,7 @@ _MAX_PAGES = 64  # trainings that get a page of their own unasked
 
 
 @dataclass(frozen=True)
-class ProcessReports:
+class _ProcessReports:
     """What was reported of the trainings of one process.
 
     Attributes:
@@ -55,7 +55,7 @@ def report_process(
     several: bool,
     notes: list[str],
     done: Callable[[], None],
-) -> ProcessReports:
+) -> _ProcessReports:
     """Build the report of one process's training and write it.
 
     It goes into the run folder if it is the only one, else into its own. Of several trainings that
@@ -145,7 +145,7 @@ def _report_one(
     build: "Callable[[Run], Report]",
     name: str,
     args: argparse.Namespace,
-) -> ProcessReports:
+) -> _ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
@@ -162,7 +162,7 @@ def _report_one(
     source = _source_of(training, report) if args.with_source else None
     whole = name and args.output is not None
     written = [] if whole else _write_report(folder, report, args, source)
-    return ProcessReports(
+    return _ProcessReports(
         [
             row(
                 name,
@@ -192,7 +192,7 @@ def _report_several(
     build: "Callable[[Run], Report]",
     name: str,
     args: argparse.Namespace,
-) -> ProcessReports:
+) -> _ProcessReports:
     """Build and write the reports of several trainings of a process, and their overview.
 
     Args:
@@ -238,7 +238,7 @@ def _report_several(
             reports,
             args,
         )
-    return ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
+    return _ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
 
 
 def _write_report(
