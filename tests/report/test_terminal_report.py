@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.made_up import VARIANTS, findings, nasty, refused, report, unmeasured, without_steps
+from report.made_up import VARIANTS, nasty, refused, report, unmeasured, without_steps
+from report.made_up_parts import findings
 
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
