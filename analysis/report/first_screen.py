@@ -42,7 +42,9 @@ _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
 _BETWEEN_RANKS = "comm/"
-_REST = "the rest"
+_REST, _OTHER_CODE = "the rest", "other code"
+#: Stages whose names say too little without their description.
+_SHOWN_AS = {"gradients": "zero_grad, clipping"}
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
 _ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
@@ -99,8 +101,10 @@ def _advice(report: Report) -> Iterable[Field]:
     if verdict.condition:
         yield Field("", f"{sentence(verdict.condition)}.")
     if verdict.gain is not None:
-        yield Field("Gain", phrases.rates(verdict.gain))
-        if _exceeds_input(report, verdict.gain):
+        frees = _exceeds_input(report, verdict.gain)
+        supposed = "" if frees else phrases.supposed(verdict.gain, verdict.finding)
+        yield Field("Gain", " ".join(filter(None, (phrases.rates(verdict.gain), supposed))))
+        if frees:
             yield Field("", _FREED)
     elif verdict.gives:
         yield Field("Gain", verdict.gives)
@@ -120,7 +124,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
 
     What the verdict calls the input is one row, with its stages below it. So is what ranks and
     garbage collections take of other stages. Time in no stage has rows by what it was spent on,
-    as far as that is known; the rest of it is the rest of the step.
+    as far as that is known; if much of it is not, that is the row of other code.
 
     Args:
         most: How many rows, besides those of parts.
@@ -136,6 +140,9 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
     if inside:
         whole[_INPUT] = sum(inside.values())
     whole |= {name: s for name, s in known if name not in whole}
+    unnamed_s = step.stages.get(OTHER, 0.0) - _named_s(ledger, {name for name, _ in known})
+    if unnamed_s >= _DIVIDED * total:
+        whole[_OTHER_CODE] = unnamed_s
     if "loss" in whole and ledger is not None and ledger.step is not None:  # what they have of it
         whole["loss"] -= sum(
             ledger.step.total_s(_in_loss(row))
@@ -151,7 +158,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
 
     def bar(name: str, s: float, of: str, inside: bool = False) -> Bar:
         figures = (*_figures(s, total, scale), *_gpu(on_gpu, name, scale))
-        return Bar(name, figures, s / total, family(of), inside)
+        return Bar(_SHOWN_AS.get(name, name), figures, s / total, family(of), inside)
 
     rows = []
     for name, s in large:
@@ -197,6 +204,15 @@ def _costly(
             if _called(row)
         ]
     return [(name, s) for name, s in known if s >= least_s]
+
+
+def _named_s(ledger: Ledger | None, known: Collection[str]) -> float:
+    """Return the seconds of time in no stage that rows of these names show."""
+    if ledger is None or ledger.step is None:
+        return 0.0
+    within = [f"{OTHER}/{path}" for path, name in _WITHIN.items() if name in known]
+    rows = [row for row in ledger.step.under(OTHER) if _called(row) in known]
+    return sum(row.s for row in rows) + ledger.step.total_s(*within)
 
 
 def _in_loss(row: LedgerRow) -> str:

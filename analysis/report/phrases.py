@@ -29,6 +29,7 @@ from feedline.analysis.ledger.finding import (
     predicted_gain,
 )
 from feedline.analysis.ledger.finding import cost as cost_of
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
@@ -215,6 +216,14 @@ def gain(finding: Finding, report: Report) -> str:
         return f"{both} {_supposing(finding)} (a lower bound: more of its time was not measured)"
     more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.OR_MORE else ""
     return f"{both} {_supposing(finding)} (an estimate from its share of the time{more})"
+
+
+def supposed(gained: Gain, rule_id: str) -> str:
+    """Return what an estimate supposes; empty: it is none, or supposes that its cost is gone."""
+    rule = BY_ID.get(rule_id)
+    if rule is None or gained.kind is not GainKind.ABOUT or rule.supposing == Rule.supposing:
+        return ""
+    return rule.supposing
 
 
 def _supposing(finding: Finding) -> str:

@@ -113,9 +113,9 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
         place = f"{place}:{code.co_firstlineno}"
     elif around:
         name = (
-            f"loop around line {lines[0]}"
+            f"the loop around line {lines[0]}"
             if lines[0] == lines[1]
-            else f"loop from line {lines[0]} around to {lines[1]}"
+            else f"lines {lines[0]} to {lines[1]} of the next pass"
         )
     else:
         name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
