@@ -33,9 +33,9 @@ def with_gains(
 
     Args:
         step: The mean step; None: there is none.
-        beside_others: Other programs hold all CPUs. What takes less of them gets more of them for
-            the rest, so a fix may save more than the time of its cause: it is no bound then, and
-            no estimate either.
+        beside_others: Other programs hold all CPUs. A step that takes less of them gets more of
+            them for its rest, so a fix may save more than the time of its cause: it is no bound
+            then, and no estimate either. What lies outside the steps takes nothing from them.
     """
     gains = (_gain(finding, throughput, step, beside_others) for finding in findings)
     return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
@@ -54,8 +54,7 @@ def _gain(
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
     if finding.outside_s and step is not None and rate:
-        gain = _outside(finding.outside_s, rate, unit, step, throughput.steps)
-        return replace(gain, kind=GainKind.ABOUT) if beside_others else gain
+        return _outside(finding.outside_s, rate, unit, step, throughput.steps)
     kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
@@ -74,7 +73,7 @@ def _gain(
 
 
 def _outside(saved_s: float, rate: float, unit: str, step: StepSummary, steps: int) -> Gain:
-    """Return what a run gives whose steps stay as they are, and the rest of which gets shorter."""
+    """Return what a run gives at most whose steps stay as they are, without some other time."""
     steps_s = step.mean_s * steps
     whole_s = steps_s + step.evaluating_s
     before, after = (rate * steps_s / took_s for took_s in (whole_s, whole_s - saved_s))

@@ -9,7 +9,7 @@ from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
-from feedline.analysis.ledger.finding import Finding, Gain, Severity
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
@@ -46,9 +46,7 @@ _REST, _OTHER_CODE = "the rest", "other code"
 #: Stages whose names say too little without their description.
 _SHOWN_AS = {"gradients": "zero_grad, clipping"}
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
-_ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
-_ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
-_FREED = "if the step then gets the CPU time that samples take now"
+_ALIKE = 1.05  # times the fastest rank's step: below, all ranks' are as long
 
 
 def first_screen(report: Report) -> Document:
@@ -100,23 +98,9 @@ def _advice(report: Report) -> Iterable[Field]:
         yield Field("Fix", verdict.fix, phrases.place_beside(verdict))
     if verdict.condition:
         yield Field("", f"{sentence(verdict.condition)}.")
-    if verdict.gain is not None:
-        frees = _exceeds_input(report, verdict.gain)
-        supposed = "" if frees else phrases.supposed(verdict.gain, verdict.finding)
-        yield Field("Gain", " ".join(filter(None, (phrases.rates(verdict.gain), supposed))))
-        if frees:
-            yield Field("", _FREED)
-    elif verdict.gives:
-        yield Field("Gain", verdict.gives)
-
-
-def _exceeds_input(report: Report, gained: Gain) -> bool:
-    """Return whether a change of the input gives more than a step without any input would."""
-    rule, step = BY_ID.get(report.verdict.finding), report.step
-    if rule is None or not rule.of_input or step is None or not gained.before or not gained.after:
-        return False
-    rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
-    return rest * gained.after > _ABOVE * gained.before
+    yield from (
+        Field("" if number else "Gain", line) for number, line in enumerate(phrases.gains(report))
+    )
 
 
 def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collection[str]) -> Bars:

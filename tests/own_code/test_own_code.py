@@ -442,6 +442,11 @@ def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
         name_of(code(long), (1296, 1211), around=True)
         == "lines 1296 to 1211 of the next pass (sac_continuous_…)"
     )
+    inside = "/usr/lib/python3/site-packages/torch_geometric/utils/_negative_sampling.py"
+    assert (
+        name_of(code(inside, "negative_sampling"))
+        == "negative_sampling (torch_geo…/_negative_sampling.py:1)"
+    )
     assert name_of(
         code("train.py", "a_function_with_a_very_long_name_of_many_words_more")
     ).endswith("… (train.py:1)")
