@@ -59,7 +59,9 @@ def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_H
     if read.ended_badly:
         findings = [_without_more(finding, read.view) for finding in findings]
     beside_others = contended(read.view) and not read.view.on_gpu
-    findings = with_gains(findings, read.run.throughput, read.run.step, beside_others)
+    findings = with_gains(
+        findings, read.run.throughput, read.run.step, beside_others, read.view.all_steps_s
+    )
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.view), findings, predictions.limits, together)
 

@@ -102,7 +102,7 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
-_FREED = "if the step then gets the CPU time that samples take now"
+_FREED = "The step itself gets faster too: samples then take less of its CPUs."
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 
 #: How the gradients behind the noise scale were seen.

@@ -49,7 +49,7 @@ _MOST_OF_CALL = 1 / 3
 def check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
-    steps_s = _steps_s(facts)
+    steps_s = facts.all_steps_s
     whole_s = steps_s + step.evaluating_s
     if step.evaluating_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
@@ -113,17 +113,6 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
         outside_s=saved_s,
-    )
-
-
-def _steps_s(facts: RuleInputs) -> float:
-    """Return what all steps took, with those that the mean leaves out, as the whole run's table.
-
-    Where that is not known, they are taken to be like the mean step.
-    """
-    run = facts.ledger.run if facts.ledger is not None else None
-    return (run.total_s("steps") if run is not None else 0.0) or (
-        facts.step.mean_s * facts.throughput.steps
     )
 
 
