@@ -284,12 +284,19 @@ def _comes_alone(top: Finding) -> bool:
 def _is_told_by(finding: Finding, shown: Finding) -> bool:
     """Return whether a finding asks for what one that is shown asks for.
 
-    Samples that fill the CPUs do so where one that is shown says what of them takes long.
+    Samples that fill the CPUs do so where one that is shown says what of them takes long. So does
+    what names neither line nor setting, where one that is shown names the line of the same time.
     """
-    rule, part = BY_ID.get(finding.rule_id), {*shown.claims}
+    rule, part, claimed = BY_ID.get(finding.rule_id), {*shown.claims}, {*finding.claims}
     fills = rule is not None and rule.states is Statement.CPUS_FULL and not finding.place
-    of_a_whole = fills and bool(part) and part < {*finding.claims}
-    return (finding.fix or None) == shown.fix or of_a_whole or _is_of_the_same_code(finding, shown)
+    of_a_whole = fills and bool(part) and part < claimed
+    vague = bool(shown.place and claimed) and not finding.place and not finding.settings
+    return (
+        (finding.fix or None) == shown.fix
+        or of_a_whole
+        or (vague and claimed <= part)
+        or _is_of_the_same_code(finding, shown)
+    )
 
 
 def _is_of_the_same_code(finding: Finding, shown: Finding) -> bool:
