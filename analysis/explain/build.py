@@ -59,7 +59,9 @@ def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_H
     if read.ended_badly:
         findings = [_without_more(finding, read.facts) for finding in findings]
     beside_others = contended(read.facts) and not read.facts.on_gpu
-    findings = with_gains(findings, read.run.throughput, read.run.step, beside_others)
+    findings = with_gains(
+        findings, read.run.throughput, read.run.step, beside_others, read.facts.all_steps_s
+    )
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
 

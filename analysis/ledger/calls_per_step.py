@@ -112,7 +112,7 @@ PER_STEP: Calls = (
     ),
     KnownCall(
         "file_written",
-        "Values are serialized, or written to a file, in every step.",
+        "Values are serialized, or written to a file, in the training loop.",
         "Write only what is new, every 50 steps or so",
         "https://github.com/m2lines/Samudra/pull/841",
         (

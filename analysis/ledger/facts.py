@@ -286,6 +286,16 @@ class RuleInputs:
             workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0
         )
 
+    @property
+    def all_steps_s(self) -> float:
+        """Seconds of all steps, with those that the mean leaves out, as the whole run's table.
+
+        Where that is not known, they are taken to be like the mean step.
+        """
+        run = self.ledger.run if self.ledger is not None else None
+        recorded_s = run.total_s("steps") if run is not None else 0.0
+        return recorded_s or self.step.mean_s * self.throughput.steps
+
     def setting(self, name: str, default: object = None) -> object:
         """Return a setting of the training loader, such as ``num_workers``."""
         return self.loader.settings.get(name, default) if self.loader else default

@@ -923,7 +923,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
         ),
     ],
-    "made_in_step": [("fewer calls", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
+    "made_in_step": [("fewer and larger operations", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
     "input_not_seen": [
         ("into a function", replace(made_up_facts(), loader=None), made_up_facts()),
         ("(feedline finds", replace(made_up_facts(), loader=None), unsure_by_hand()),

@@ -44,7 +44,7 @@ def code_icicle(
 
 
 def _function(one: UserFunction, start: float, color: str, quote: _Quote) -> list[Markup]:
-    y, name = one.depth * _ROW, f"{one.function}()"
+    y, name = one.depth * _ROW, _called(one)
     rect = tag(
         "rect",
         class_=f"segment {color}",
@@ -68,7 +68,12 @@ def _tip(one: UserFunction, quote: _Quote) -> str:
         f"{f', {text}' if (text := quote(one, line)) else ''}"
         for line in one.lines[:3]
     )
-    return f"{one.function}() {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+    return f"{_called(one)} {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+
+
+def _called(one: UserFunction) -> str:
+    """Return ``tokenize()``, or ``line 31`` of what is in no function."""
+    return one.function if " " in one.function else f"{one.function}()"
 
 
 def _base(one: UserFunction) -> str:

@@ -31,7 +31,7 @@ _SAYS = Sentence(
     cpus=CPUS,
 )
 _WAITS = Sentence(
-    "{part} of each step is spent waiting for CPUs that other programs use", part=PERCENT
+    "at least {part} of each step is spent waiting for CPUs that other programs use", part=PERCENT
 )
 _THREADS_WAIT = "the threads of the training wait for those CPUs"
 _STOP = (

@@ -51,7 +51,7 @@ _MOST_OF_CALL = 1 / 3
 def check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
-    steps_s = _steps_s(facts)
+    steps_s = facts.all_steps_s
     whole_s = steps_s + step.evaluating_s
     if step.evaluating_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
@@ -123,17 +123,6 @@ def _evidence(
         *([reported(known[0].call, known[1], "evaluation")] if known else []),
         *(_spent(line) if line is not None else []),
     ]
-
-
-def _steps_s(facts: RuleInputs) -> float:
-    """Return what all steps took, with those that the mean leaves out, as the whole run's table.
-
-    Where that is not known, they are taken to be like the mean step.
-    """
-    run = facts.ledger.run if facts.ledger is not None else None
-    return (run.total_s("steps") if run is not None else 0.0) or (
-        facts.step.mean_s * facts.throughput.steps
-    )
 
 
 def _known(facts: RuleInputs) -> tuple[CallFound, float] | None:

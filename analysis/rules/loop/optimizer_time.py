@@ -303,6 +303,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("optimizer",),
     bound="Bound by the optimizer",
     lifts=LESS_TO_COMPUTE,
-    supposing="with a faster update",
     action="speed up optimizer.step()",
 )
