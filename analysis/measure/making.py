@@ -83,6 +83,11 @@ class Making:
             _working_share(records),
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the functions, without their classes and places."""
+        return frozenset(name.partition(" (")[0].rpartition(".")[2] for name in self.functions)
+
     def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
         """Return the steps' stages, with what making took in one of its own."""
         left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
