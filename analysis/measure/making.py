@@ -62,66 +62,6 @@ def find_making(main: Process, spans: Records, pieces: Pieces, steps: Boundaries
     )
 
 
-<<<<<<< HEAD
-    @classmethod
-    def of(
-        cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries
-    ) -> "Making | None":
-        """Read what making batches took in each step.
-
-        None: unknown, or a loader feeds the steps.
-
-        Args:
-            spans: records of the main thread that belong to a stage, by start.
-            pieces: of its time, by stage; an owner below 0: the program computes its loss.
-            steps: without those that are not to count.
-        """
-        records = main.view(Stage.MADE)
-        records = records[(records["thread"] == 0) & ~_for_evaluation(records, spans, steps)]
-        looked = _looked(main.of(Stage.LOOKED), spans, steps)
-        step = steps.step_of(records["start"])
-        inside = (step >= 0) & looked[step]
-        records, step = records[inside], step[inside]
-        if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
-            return None
-        begin = records["start"]
-        end = records["start"] + records["stretch"]
-        own = records["wall"] - records["copying"]
-        of_loss = pieces.owner < 0
-        lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
-        other = np.clip(
-            own - lost, 0, records["stretch"] - overlap(begin, end, pieces.start, pieces.end)
-        )
-        took = {
-            name: np.bincount(step, part, len(looked)).astype(np.int64)
-            for name, part in (("loss", lost), ("other", other))
-        }
-        if not any(part.any() for part in took.values()):
-            return None  # the program names the stage itself
-        return cls(
-            _functions(records, main.names),
-            looked,
-            took,
-            float(records["calls"].sum() / looked.sum()),
-            _working_share(records),
-        )
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the functions, without their classes and places."""
-        return frozenset(name.partition(" (")[0].rpartition(".")[2] for name in self.functions)
-
-    def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
-        """Return the steps' stages, with what making took in one of its own."""
-        left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
-        for name, took in self.took.items():
-            if name in stages:
-                usual = round(float(took[self.looked].mean()))
-                part = np.minimum(np.where(self.looked, took, usual), stages[name])
-                left[name] = stages[name] - part
-                whole += part
-        return {**left, STAGE: whole}
-=======
 def taken_out(making: Making, stages: dict[str, IntArray]) -> dict[str, IntArray]:
     """Return the steps' stages, with what making took in one of its own."""
     left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(making.looked), np.int64)
@@ -132,7 +72,6 @@ def taken_out(making: Making, stages: dict[str, IntArray]) -> dict[str, IntArray
             left[name] = stages[name] - part
             whole += part
     return {**left, STAGE: whole}
->>>>>>> main
 
 
 def _for_evaluation(records: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

@@ -334,20 +334,18 @@ def _of_loop(
     for node in root.calls.values():
         if node.key != loop:
             inner = _only_called(node)
-<<<<<<< HEAD
+            at = inner.file if is_line_of_module(inner.key) else inner.place
             if (inner.file, inner.line) not in trained:
-                yield f"{inner.function} ({inner.place})", node.seconds, ""
-=======
-            at = inner.file if inner.function.startswith("line ") else inner.place
-            yield f"{inner.function} ({at})", node.seconds, ""
->>>>>>> main
+                yield f"{inner.function} ({at})", node.seconds, ""
             continue
         for child in node.calls.values():
             yield f"{child.function} ({child.place})", child.seconds, ""
         for line, own_s in node.own_lines().items():
             if (node.file, line) not in trained:
-                of = f" of {node.function}" if not is_line_of_module(node.key) else ""
-                yield f"line {line}{of} ({node.file}:{line})", own_s, library_of(node, line)
+                name = f"line {line} of {node.function} ({node.file}:{line})"
+                if is_line_of_module(node.key):
+                    name = f"line {line} ({node.file})"
+                yield name, own_s, library_of(node, line)
 
 
 def evaluating_line(

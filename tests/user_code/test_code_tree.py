@@ -434,7 +434,7 @@ def test_a_line_of_a_module_is_called_so_once():
     )
 
     assert [one.name for one in loop_code(code, {"other": 0.04}).functions] == [
-        "line 70 (train.py:70)"
+        "line 70 (train.py)"
     ]
 
 
