@@ -53,8 +53,17 @@ SEARCHED = KnownCall(
     "https://github.com/stellargraph/stellargraph/issues/70",
     text=r"^(?!.*\bfor\b).*\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\(",
 )
+COLLECTED = KnownCall(
+    "garbage_collected",
+    "gc.collect looks at every object of the program each time.",
+    "Remove gc.collect(): Python collects by itself",
+    "https://github.com/huggingface/peft/pull/2894",
+    text=r"\bgc\.collect\(",
+    left=0.01,
+)
 
 PER_SAMPLE: Calls = (
+    COLLECTED,
     KnownCall(
         "table_read",
         "A whole table is read from its file for each sample.",

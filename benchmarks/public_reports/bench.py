@@ -1,6 +1,7 @@
 """What does feedline say of small programs, each written after a public report of a slow or dying training?
 
-    python benchmarks/public_reports/bench.py [--held-out | --second | --third | --fourth] [--only xray,coder] [--keep FOLDER] [--json FILE]
+    python benchmarks/public_reports/bench.py [--held-out | --second | --third | --fourth | --fifth]
+        [--only xray,coder] [--keep FOLDER] [--json FILE]
 
 Each program of this folder has in it, in a few lines of its own, the cause that a public thread found; ``--twin`` runs it
 without. Both run under ``feedline run``, one after the other. Prints Markdown: the first finding, whether it is the cause,
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fifth import FIFTH
 from programs import CASES, FOURTH, HELD_OUT, SECOND, THIRD, Case
 
 HERE = Path(__file__).resolve().parent
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--second", action="store_true", help="only the second set of these")
     parser.add_argument("--third", action="store_true", help="only the third")
     parser.add_argument("--fourth", action="store_true", help="only the fourth")
+    parser.add_argument("--fifth", action="store_true", help="only the fifth")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
     parser.add_argument(
         "--keep", type=Path, help="folder for the runs; those in it are judged again"
@@ -159,12 +162,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     sets = (
-        (given.held_out and [*HELD_OUT, *SECOND, *THIRD, *FOURTH]),
+        (given.held_out and [*HELD_OUT, *SECOND, *THIRD, *FOURTH, *FIFTH]),
         given.second and SECOND,
         given.third and THIRD,
         given.fourth and FOURTH,
+        given.fifth and FIFTH,
     )
-    cases = next((one for one in sets if one), CASES)
+    cases = next((one for one in sets if one), [*CASES, *FIFTH])
     cases = [case for case in cases if not given.only or case.name in given.only]
     found = []
     print("| program | cause | first | named | line | right | twin accused | stated | measured |")

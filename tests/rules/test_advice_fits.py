@@ -897,6 +897,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("Run evaluation less often", evaluates(60.0, loads=True), evaluates(60.0, loads=False)),
         ("environments", evaluates(60.0, loads=False), evaluates(60.0, loads=True)),
         ("less often", evaluates(60.0, loads=True), evaluates(0.0, loads=True)),
+        (
+            "Give each rank a part",
+            replace(evaluates(60.0, loads=False), not_evaluating=1),
+            evaluates(60.0, loads=False),
+        ),
     ],
     "nothing_trained": [
         (

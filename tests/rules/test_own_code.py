@@ -338,3 +338,14 @@ def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
     assert diagnose(mostly)[0].rule_id == "evaluation_time"
     assert verdict(diagnose(mostly), mostly).startswith("Bound by inference: Evaluation, rollouts")
     assert diagnose(partly)[0].rule_id != "evaluation_time"
+
+
+@pytest.mark.parametrize(
+    ("idle", "says"), [(1, "the other rank does"), (3, "the other 3 ranks do")]
+)
+def test_what_a_single_rank_evaluates_is_to_be_divided_among_all(idle, says):
+    finding = evaluation_time.check(replace(given(evaluation_s=5.0), not_evaluating=idle))
+
+    assert any(text.startswith(f"{says} not evaluate") for text in map(str, finding.more))
+    assert finding.severity.value != "info" and finding.fix.startswith("Give each rank a part")
+    assert finding.outside_s == pytest.approx(5.0 * idle / (idle + 1))

@@ -111,6 +111,7 @@ def test_what_becomes_text_is_told_in_the_loop_and_in_updates(calls):
         ("return self.words.index(word)", "list_searched"),
         ("return [self.words.index(t) if t in self.words else 1 for t in tokens]", "list_searched"),
         ("for pair in self.links:", None),
+        ("gc.collect()", "garbage_collected"),
         ("return self.rows.pop(0)", "taken_from_the_front"),
         ("rows.insert(0, row)", "taken_from_the_front"),
         ("return self.rows.pop()", None),
