@@ -63,7 +63,7 @@ chats = Chats()
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 loader = DataLoader(chats, batch_sampler=Alike(chats, 8), collate_fn=collate)
-end, steps = time.time() + 20, 0
+end, steps = time.time() + 14, 0
 while time.time() < end:
     for words in loader:
         scores = model(words[:, :-1]).transpose(1, 2)

@@ -44,7 +44,7 @@ model = nn.Sequential(nn.Linear(41, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReL
 model.append(nn.Linear(256, 7))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 loader = DataLoader(Moves(), batch_size=32, shuffle=True, num_workers=1, persistent_workers=True)
-end, steps = time.time() + 20, 0
+end, steps = time.time() + 14, 0
 while time.time() < end:
     for joints, moves in loader:
         loss = nn.functional.mse_loss(model(joints), moves)

@@ -59,7 +59,7 @@ model = nn.Sequential(nn.Linear(48, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReL
 model.append(nn.Linear(256, 9))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 loader = DataLoader(Questions(path), batch_size=16, num_workers=1, persistent_workers=True)
-end, steps = time.time() + 20, 0
+end, steps = time.time() + 14, 0
 while time.time() < end:
     for questions, kinds in loader:
         loss = nn.functional.cross_entropy(model(questions), kinds)

@@ -39,7 +39,7 @@ else:
 layers = [layer for _ in range(12) for layer in (nn.Linear(60, 60), nn.ReLU())]
 model = nn.Sequential(*layers, nn.Linear(60, 1))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-end, steps = time.time() + 20, 0
+end, steps = time.time() + 14, 0
 while time.time() < end:
     grasps, holds = batches.get()
     loss = nn.functional.mse_loss(model(torch.tensor(grasps))[:, 0], torch.tensor(holds))

@@ -16,7 +16,7 @@ TWIN = "--twin" in sys.argv
 model = nn.Sequential(nn.Linear(60, 96), nn.ReLU(), nn.Linear(96, 8))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 simulated = TensorDataset(torch.randn(12800, 60), torch.randn(12800, 8))
-end, steps, losses = time.time() + 20, 0, []
+end, steps, losses = time.time() + 14, 0, []
 while time.time() < end:
     bar = tqdm(DataLoader(simulated, batch_size=32, shuffle=True), ncols=100)
     for seen, parameters in bar:

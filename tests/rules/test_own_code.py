@@ -349,3 +349,12 @@ def test_what_a_single_rank_evaluates_is_to_be_divided_among_all(idle, says):
     assert any(text.startswith(f"{says} not evaluate") for text in map(str, finding.more))
     assert finding.severity.value != "info" and finding.fix.startswith("Give each rank a part")
     assert finding.outside_s == pytest.approx(5.0 * idle / (idle + 1))
+
+
+@pytest.mark.parametrize(("queued", "told"), [(0.0, True), (0.38, False)])
+def test_nothing_is_said_of_a_step_that_is_short_but_for_its_waiting_for_a_cpu(queued, told):
+    found = given(function("lines 36 to 38 (train.py)", 1.4))
+    throughput = replace(found.throughput, steps=1000)
+    found = replace(found, throughput=throughput, step=replace(found.step, mean_s=0.0024))
+
+    assert (own_code.check(replace(found, main_queued_share=queued)) is not None) is told
