@@ -16,7 +16,7 @@ from torchvision import models, transforms
 from twins import machine, table, write_json
 
 from feedline.pipelines.compare import choice, loader_timing
-from feedline.pipelines.compare.comparison import Compute, LoaderRow
+from feedline.pipelines.compare.comparison_result import Compute, LoaderRow
 from feedline.pipelines.compare.loader_timing import fill_page_cache
 from feedline.pipelines.compare.side_by_side import (
     ComparisonPlan,

@@ -186,7 +186,7 @@ def train(case, seconds):
 def shares(folder, case):
     """Samples of each function, where the case runs them."""
     from feedline.profiler.store.run_folder import Run
-    from feedline.profiler.store.stacks import read_stacks
+    from feedline.profiler.store.stacks_reader import read_stacks
 
     seconds, samples = Counter(), Counter()
     (rank,) = Run.of_folder(folder).ranks.values()

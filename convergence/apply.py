@@ -32,7 +32,7 @@ _REPLACED = ("SGD", "Adam", "AdamW")
 
 
 @dataclass(frozen=True)
-class FixRequest:
+class _FixRequest:
     """One fix and its setting."""
 
     fix: Fix
@@ -45,7 +45,7 @@ class FixRequest:
         return self.fix.lines(self.setting)
 
 
-def parse_fixes(text: str) -> list[FixRequest]:
+def parse_fixes(text: str) -> list[_FixRequest]:
     """Read ``NAME=VALUE,NAME=VALUE,...``.
 
     Raises:
@@ -53,7 +53,7 @@ def parse_fixes(text: str) -> list[FixRequest]:
             two that contradict each other.
     """
     known = {fix.name: fix for fix in FIXES}
-    requests: list[FixRequest] = []
+    requests: list[_FixRequest] = []
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         fix = known.get(name.strip())
@@ -62,14 +62,14 @@ def parse_fixes(text: str) -> list[FixRequest]:
                 f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}"
             )
         try:
-            requests.append(FixRequest(fix, part.strip(), fix.parse(value.strip())))
+            requests.append(_FixRequest(fix, part.strip(), fix.parse(value.strip())))
         except ValueError as error:
             raise FixError(f"{part.strip()}: {error}") from error
     _check_requests(requests)
     return requests
 
 
-def _check_requests(requests: list[FixRequest]) -> None:
+def _check_requests(requests: list[_FixRequest]) -> None:
     names = [request.fix.name for request in requests]
     if not requests:
         raise FixError("--fix is empty: expected NAME=VALUE,..., such as warmup=5ep,lr_rule=sqrt")
@@ -123,7 +123,7 @@ class FixInjector:
         self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
         self._epoch: int | None = None
 
-    def attach(self, requests: list[FixRequest], patches: Patches) -> Callable[[], None]:
+    def attach(self, requests: list[_FixRequest], patches: Patches) -> Callable[[], None]:
         """Let the fixes register their hooks, and patch torch for these.
 
         Returns:

@@ -39,7 +39,7 @@ IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in en
 
 
 @dataclass(frozen=True)
-class ImageCheck:
+class _ImageCheck:
     """One image file, as Pillow sees it.
 
     Attributes:
@@ -56,7 +56,7 @@ class ImageCheck:
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
 
-def check_image(path: Path) -> ImageCheck:
+def check_image(path: Path) -> _ImageCheck:
     """Open and fully decode one file. Never raises: Pillow's errors become ``bad``.
 
     Pillow decodes a JPEG with errors in its middle without a word; such a file passes here.
@@ -67,18 +67,18 @@ def check_image(path: Path) -> ImageCheck:
     try:
         size = path.stat().st_size
         if size == 0:
-            return ImageCheck(bad=("zero_bytes", "the file is empty"))
+            return _ImageCheck(bad=("zero_bytes", "the file is empty"))
         with Image.open(path) as image:
             # MPO: a JPEG with more pictures behind it, as phones write
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             bad = _unreadable(image, kind)
             if bad is None:
                 image.load()
-            checked = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
+            checked = _ImageCheck(size, kind, image.width, image.height, image.mode, bad)
             return (
                 checked
                 if bad
-                else ImageCheck(
+                else _ImageCheck(
                     size,
                     kind,
                     image.width,
@@ -89,7 +89,7 @@ def check_image(path: Path) -> ImageCheck:
                 )
             )
     except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
-        return ImageCheck(size, bad=_broken(error))
+        return _ImageCheck(size, bad=_broken(error))
 
 
 def _broken(error: Exception) -> tuple[str, str]:
@@ -208,7 +208,7 @@ class Photo:
 
 
 @dataclass(frozen=True)
-class Problem:
+class _Problem:
     """A file that is left out, or a remark on one that is used.
 
     Attributes:
@@ -232,7 +232,7 @@ class Photos:
     root: Path
     classes: list[str]
     photos: list[Photo]
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[_Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return the number of photos."""
@@ -272,7 +272,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     for name, paths in classes.items():
         if not paths or (limit is None and label[name] not in used):
             message = f"class {name} has {'no image' if not paths else 'no image that can be used'}"
-            problems.append(Problem(str(root / name), "empty_class", message, left_out=False))
+            problems.append(_Problem(str(root / name), "empty_class", message, left_out=False))
     if not photos:
         first = next(
             (f" ({problem.path}: {problem.message})" for problem in problems if problem.left_out),
@@ -341,7 +341,7 @@ def _balanced(
 
 def _examine(
     candidates: list[tuple[Path, int]], limit: int | None
-) -> tuple[list[Photo], list[Problem]]:
+) -> tuple[list[Photo], list[_Problem]]:
     """Check files until ``limit`` can be used."""
     try:
         import PIL.Image
@@ -350,7 +350,7 @@ def _examine(
 
     PIL.Image.init()  # the plugins, before threads race to load them
     photos: list[Photo] = []
-    problems: list[Problem] = []
+    problems: list[_Problem] = []
     wanted = len(candidates) if limit is None else limit
     threads = min(os.cpu_count() or 1, 16)
     rest = iter(candidates)
@@ -379,8 +379,8 @@ def _examine(
     return photos, problems
 
 
-def _problems(path: Path, checked: ImageCheck) -> Iterator[Problem]:
+def _problems(path: Path, checked: _ImageCheck) -> Iterator[_Problem]:
     if checked.bad:
-        yield Problem(str(path), *checked.bad, left_out=True)
+        yield _Problem(str(path), *checked.bad, left_out=True)
     for kind, message in checked.remarks:
-        yield Problem(str(path), kind, message, left_out=False)
+        yield _Problem(str(path), kind, message, left_out=False)

@@ -23,7 +23,7 @@ _OF_LOOP = (WAIT, START, SAMPLER, BACKWARD, OPTIMIZER)
 
 
 @dataclass(frozen=True)
-class FunctionShare:
+class _FunctionShare:
     """A function of the program, without those of the program that it calls.
 
     Attributes:
@@ -39,7 +39,7 @@ class FunctionShare:
     error: float
 
 
-def function_shares(code: UserCode) -> Iterator[FunctionShare]:
+def function_shares(code: UserCode) -> Iterator[_FunctionShare]:
     """Return the program's functions, those of several places once."""
     loop = {
         (one.file, one.function)
@@ -58,7 +58,7 @@ def function_shares(code: UserCode) -> Iterator[FunctionShare]:
     for (group, name), share in shares.items():
         number = code.making_samples if group == OF_SAMPLE else code.step_samples
         if share > 0 and number:
-            yield FunctionShare(
+            yield _FunctionShare(
                 group, name, share, math.sqrt((1 - min(share, 1.0)) / share / number)
             )
 

@@ -1,7 +1,7 @@
 """Build the one object that every report is drawn from.
 
 build
-    measure          records -> what each rank did, and the view that rules read (measured.py)
+    measure          records -> what each rank did, and the facts that rules read (measured.py)
     _predictions_of  limits (roofline.py), which predictions keep to (predictions.py)
     diagnose         findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
     verdict          what holds the run back, in a sentence (verdict.py)
@@ -44,24 +44,26 @@ def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_H
         RunDamaged: the records of every rank's training process are missing.
     """
     read = measure(run, ceilings, hints)
-    if read.view is None:
+    if read.facts is None:
         none = killed_worker.found(read.killed) or no_batch.found(
             read.end, read.run.loaders, read.run.run
         )
         unknown = "No training step was recorded, so what limits the training is unknown."
         said = of_finding(none, "" if none else unknown)
         return _report(read, said, [none] if none else [])
-    predictions = _predictions_of(read, read.view, ceilings, rejected_of(run))
+    predictions = _predictions_of(read, read.facts, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
     findings = cap_at_next_limit(
-        diagnose(read.view, checks, predictions), predictions.limits, read.view.step.mean_s
+        diagnose(read.facts, checks, predictions), predictions.limits, read.facts.step.mean_s
     )
     if read.ended_badly:
-        findings = [_without_more(finding, read.view) for finding in findings]
-    beside_others = contended(read.view) and not read.view.on_gpu
-    findings = with_gains(findings, read.run.throughput, read.run.step, beside_others)
+        findings = [_without_more(finding, read.facts) for finding in findings]
+    beside_others = contended(read.facts) and not read.facts.on_gpu
+    findings = with_gains(
+        findings, read.run.throughput, read.run.step, beside_others, read.facts.all_steps_s
+    )
     together = predictions.together(findings)
-    return _report(read, verdict(findings, read.view), findings, predictions.limits, together)
+    return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
 
 
 def _report(
@@ -87,7 +89,7 @@ def rejected_of(run: Run) -> list[Trial]:
 
 
 def _predictions_of(
-    read: Measurement, view: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
+    read: Measurement, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
 ) -> Predictions:
     """Return predictions for a run, held against its limits.
 
@@ -97,18 +99,18 @@ def _predictions_of(
     Args:
         tried: trials that rejected settings, which are not predicted.
     """
-    known = not view.loader_elsewhere and unknown_input(view) is None
+    known = not facts.loader_elsewhere and unknown_input(facts) is None
     limits = roofline(read.run, ceilings) if known else None
-    return of_recording(read.shown, view, read.run.throughput.of_all_ranks, limits, tried)
+    return of_recording(read.shown, facts, read.run.throughput.of_all_ranks, limits, tried)
 
 
-def _without_more(finding: Finding, view: RuleInputs) -> Finding:
+def _without_more(finding: Finding, facts: RuleInputs) -> Finding:
     """Return the finding without its fix, where that is another recording.
 
     This run cannot simply be made longer, and the headline says why.
     """
     rule = BY_ID.get(finding.rule_id)
-    if rule is None or not rule.asks_for_more or (rule.names_error and view.failed):
+    if rule is None or not rule.asks_for_more or (rule.names_error and facts.failed):
         return finding
     return dataclasses.replace(finding, fix="")
 
@@ -140,5 +142,5 @@ def training_input(
         tried: trials that rejected settings, which are then not predicted.
     """
     read = measure(run, ceilings)
-    predictions = _predictions_of(read, read.view, ceilings, tried) if read.view else None
-    return TrainingInput(read.shown, read.view, read.run.gauges, read.run.throughput, predictions)
+    predictions = _predictions_of(read, read.facts, ceilings, tried) if read.facts else None
+    return TrainingInput(read.shown, read.facts, read.run.gauges, read.run.throughput, predictions)

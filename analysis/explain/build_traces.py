@@ -24,8 +24,9 @@ from feedline.analysis.ledger.trace_facts import SHOWN, TraceFacts, mean_step_s
 from feedline.analysis.measure.model import RunInfo, Throughput
 from feedline.analysis.measure.rank_metrics import series
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.ranks.cross_rank import RankComparison
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
-from feedline.analysis.ranks.traced_ranks import RankComparison, compare
+from feedline.analysis.ranks.traced_ranks import compare
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
@@ -192,9 +193,9 @@ def _notes(run: Run, between: RankComparison | None) -> Iterator[str]:
         yield from between.notes
 
 
-def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, view: TraceFacts) -> Traces:
-    shown = view.shown
-    perhaps = view.perhaps_communication
+def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFacts) -> Traces:
+    shown = facts.shown
+    perhaps = facts.perhaps_communication
     unsure = (
         f"compute includes kernels that may be communication by their names: "
         f"{few([short_name(row.name) for row in perhaps], SHOWN)}"

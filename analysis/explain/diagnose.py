@@ -1,4 +1,4 @@
-"""From the view of a run, or of traces, to findings.
+"""From the facts of a run, or of traces, to findings.
 
 It asks the rules, and decides which of their findings are told.
 """
@@ -12,13 +12,12 @@ from feedline.analysis.explain.order import Rows, claimed, in_order, without_con
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, unknown_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Effort, F, Rule
+from feedline.analysis.ledger.rule import F, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import sure_of_the_rest
 from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.ledger.view.recorded_ranks import recorded
-from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.rules.input import (
     borderline_input,
@@ -35,7 +34,7 @@ _LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)
 
 
 def diagnose(
-    run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None
+    facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None
 ) -> list[Finding]:
     """Return what holds a run back, most important first.
 
@@ -49,20 +48,25 @@ def diagnose(
             is told here.
         predictions: of the same run; None: nothing is predicted.
     """
-    enough, ranks, rows, mean_s = enough_steps(run), recorded(run), run.rows, run.step.mean_s
+    enough, ranks, rows, mean_s = (
+        enough_steps(facts),
+        recorded(facts),
+        facts.rows,
+        facts.step.mean_s,
+    )
     between = _found(CROSS_RANK, ranks) if enough and ranks else []
-    around, of_loop = (_found(rules, run) if enough else [] for rules in (MACHINE, LOOP))
-    own = [_with_idle_workers(finding, run) for finding in _causes_of_input(run)]
+    around, of_loop = (_found(rules, facts) if enough else [] for rules in (MACHINE, LOOP))
+    own = [_with_idle_workers(finding, facts) for finding in _causes_of_input(facts)]
     between = [_with_loader_fix(finding, in_order(own, rows, mean_s)) for finding in between]
     wrong = _wrong(checks)
     grave = [
-        *_found(ENDED, run),
-        *_found(DATA, run),
+        *_found(ENDED, facts),
+        *_found(DATA, facts),
         *(finding for finding in wrong if finding.rule_id in GRAVE),
     ]
     own += [
-        _with_idle_workers(finding, run)
-        for finding in _statement(run, own, [*of_loop, *between], around)
+        _with_idle_workers(finding, facts)
+        for finding in _statement(facts, own, [*of_loop, *between], around)
     ]
     others = [
         *map(_estimated, (*around, *own, *of_loop, *between)),
@@ -70,7 +74,7 @@ def diagnose(
     ]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
-    others = [_with_place(finding, run) for finding in others]
+    others = [_with_place(finding, facts) for finding in others]
     ending = [finding for finding in others if _ends_training(finding)]
     outside = [finding for finding in others if _lies_outside(finding)]
     rest = [finding for finding in others if finding not in (*ending, *outside)]
@@ -84,12 +88,12 @@ def diagnose(
     )
 
 
-def diagnose_traces(trace: TraceFacts) -> list[Finding]:
+def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings = refused_of_traces([*_found(TRACE, trace), *_found(CROSS_RANK, trace.ranks)], trace)
-    rows = trace.rows
+    findings = refused_of_traces([*_found(TRACE, facts), *_found(CROSS_RANK, facts.ranks)], facts)
+    rows = facts.rows
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
-    if not trace.shown.basis.steps:  # what a cause costs per step is unknown
+    if not facts.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
     return _told(ranked)
 
@@ -99,28 +103,31 @@ def _found(rules: Iterable[Rule[F]], run: F) -> list[Finding]:
     return [finding for rule in rules if (finding := rule.check(run)) is not None]
 
 
-def _causes_of_input(run: RuleInputs) -> list[Finding]:
+def _causes_of_input(facts: RuleInputs) -> list[Finding]:
     """Return what makes steps wait for their input.
 
     It is nothing where that is unknown, or less than the gate.
     """
-    if unknown_input(run):
+    if unknown_input(facts):
         return []
-    if run.loader is None or run.loader_elsewhere:
-        near = borderline_input.check(run) if sure_of_the_rest(run) else None
+    if facts.loader is None or facts.loader_elsewhere:
+        near = borderline_input.check(facts) if sure_of_the_rest(facts) else None
         finding = (
-            made_in_step.check(run)
-            if run.loader is None and "input" in run.step.stages and not near
+            made_in_step.check(facts)
+            if facts.loader is None and "input" in facts.step.stages and not near
             else None
         )
         return [finding] if finding else []
-    if borderline_input.check(run) or steady_share(run) < MIN_WAIT_SHARE:
+    if borderline_input.check(facts) or steady_share(facts) < MIN_WAIT_SHARE:
         return []
-    return without_contradictions(_found(INPUT, run), run.rows)
+    return without_contradictions(_found(INPUT, facts), facts.rows)
 
 
 def _statement(
-    run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Finding], around: Sequence[Finding]
+    facts: RuleInputs,
+    causes: Sequence[Finding],
+    beside: Sequence[Finding],
+    around: Sequence[Finding],
 ) -> list[Finding]:
     """Return what is said of the input where no cause is known.
 
@@ -132,52 +139,52 @@ def _statement(
             that asks for a change, say what holds it back.
         around: findings about the machine: only those that cost much explain the wait.
     """
-    if unknown := unknown_input(run):
+    if unknown := unknown_input(facts):
         return [unknown]
     loader_elsewhere = any(
         finding.blame is not None and finding.blame.phase == "wait" for finding in beside
     )
     asked = any(_asks(finding) for finding in beside)
     compute = None if asked or loader_elsewhere else compute_bound.check
-    if run.loader is None or run.loader_elsewhere:
-        said = None if causes else _without_a_loader(run, loader_elsewhere, asked)
-    elif near := borderline_input.check(run):
+    if facts.loader is None or facts.loader_elsewhere:
+        said = None if causes else _without_a_loader(facts, loader_elsewhere, asked)
+    elif near := borderline_input.check(facts):
         said = None if loader_elsewhere else near
-    elif steady_share(run) < MIN_WAIT_SHARE:
-        said = compute(run) if compute else None
-    elif any(map(_asks, causes)) or any(_explains(finding, run) for finding in around):
+    elif steady_share(facts) < MIN_WAIT_SHARE:
+        said = compute(facts) if compute else None
+    elif any(map(_asks, causes)) or any(_explains(finding, facts) for finding in around):
         said = None
     else:
         said = (
-            None if loader_elsewhere else gpu_bound.check(run)
-        ) or input_bound_unexplained.check(run)
+            None if loader_elsewhere else gpu_bound.check(facts)
+        ) or input_bound_unexplained.check(facts)
     return [said] if said else []
 
 
-def _without_a_loader(run: RuleInputs, loader_elsewhere: bool, asked: bool) -> Finding | None:
+def _without_a_loader(facts: RuleInputs, loader_elsewhere: bool, asked: bool) -> Finding | None:
     """Return what is known of the input where no loader of the steps was seen."""
-    if run.loader is None and "input" in run.step.stages:
-        if sure_of_the_rest(run) and (near := borderline_input.check(run)):
+    if facts.loader is None and "input" in facts.step.stages:
+        if sure_of_the_rest(facts) and (near := borderline_input.check(facts)):
             return None if loader_elsewhere else near
-        not_held = compute_bound.check(run) if sure_of_the_rest(run) else None
+        not_held = compute_bound.check(facts) if sure_of_the_rest(facts) else None
     else:
-        not_held = compute_bound.without_a_loader(run) if run.loader is None else None
+        not_held = compute_bound.without_a_loader(facts) if facts.loader is None else None
     if not_held is not None:
         return None if asked or loader_elsewhere else not_held
-    return input_not_seen.check(run)
+    return input_not_seen.check(facts)
 
 
-def _with_idle_workers(finding: Finding, run: RuleInputs) -> Finding:
+def _with_idle_workers(finding: Finding, facts: RuleInputs) -> Finding:
     """Put the workers that never made a batch first in the evidence.
 
     Figures of workers are those of the others.
     """
-    if not run.idle_workers or finding.severity is Severity.INFO:
+    if not facts.idle_workers or finding.severity is Severity.INFO:
         return finding
     never = Evidence(
         "idle_workers",
-        f"workers that never made a batch, of {num_workers(run)}",
-        run.idle_workers,
+        f"workers that never made a batch, of {num_workers(facts)}",
+        facts.idle_workers,
         "workers",
     )
     return replace(finding, evidence=[never, *finding.evidence])
@@ -205,14 +212,14 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
     return replace(finding, fix=top.fix, fix_more=others)
 
 
-def _explains(finding: Finding, run: RuleInputs) -> bool:
+def _explains(finding: Finding, facts: RuleInputs) -> bool:
     """Tell whether what the machine costs is much, or much of the wait.
 
     Then it need not be called unexplained.
     """
     return (
         finding.severity is Severity.HIGH
-        or finding.cost_s >= _MIN_EXPLAINED * steady_share(run) * run.step.mean_s
+        or finding.cost_s >= _MIN_EXPLAINED * steady_share(facts) * facts.step.mean_s
     )
 
 
@@ -221,21 +228,15 @@ def _with_claims(finding: Finding, rows: Rows) -> Finding:
     return replace(finding, claims=sorted(claimed(finding, rows)))
 
 
-def _with_place(finding: Finding, run: RuleInputs) -> Finding:
-    """Return the finding, with the line to change.
+def _with_place(finding: Finding, facts: RuleInputs) -> Finding:
+    """Return the finding, with the line that makes the loader where it names arguments of it.
 
-    It is the line that makes the loader where it names arguments of it, or the one that takes most
-    of a sample where samples are to be made in another way. What other programs do is at no line.
+    Its rule says at which line another fix is. What other programs do is at no line.
     """
     rule = BY_ID.get(finding.rule_id)
-    if finding.place or (rule is not None and rule.of_others):
+    if finding.place or not finding.settings or (rule is not None and rule.of_others):
         return finding
-    if finding.settings:
-        return replace(finding, place=str(run.setting("made_at") or ""))
-    of_samples = rule is not None and any(claim.startswith("sample") for claim in rule.claims)
-    if rule is None or not of_samples or rule.effort not in (Effort.CODE, Effort.DATA):
-        return finding
-    return replace(finding, place=making_line(run) if rule.of_input else "")
+    return replace(finding, place=str(facts.setting("made_at") or ""))
 
 
 def _asks(finding: Finding) -> bool:

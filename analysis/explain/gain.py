@@ -28,21 +28,28 @@ def with_gains(
     throughput: Throughput,
     step: StepSummary | None,
     beside_others: bool = False,
+    steps_s: float | None = None,
 ) -> list[Finding]:
     """Return the findings with what their fixes give.
 
     Args:
         step: The mean step; None: there is none.
-        beside_others: Other programs hold all CPUs. What takes less of them gets more of them for
-            the rest, so a fix may save more than the time of its cause: it is no bound then, and
-            no estimate either.
+        beside_others: Other programs hold all CPUs. A step that takes less of them gets more of
+            them for its rest, so a fix may save more than the time of its cause: it is no bound
+            then, and no estimate either. What lies outside the steps takes nothing from them.
+        steps_s: Seconds of all steps, with those that the mean leaves out. None: not known, as if
+            all were like the mean one.
     """
-    gains = (_gain(finding, throughput, step, beside_others) for finding in findings)
+    gains = (_gain(finding, throughput, step, beside_others, steps_s) for finding in findings)
     return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
 
 
 def _gain(
-    finding: Finding, throughput: Throughput, step: StepSummary | None, beside_others: bool
+    finding: Finding,
+    throughput: Throughput,
+    step: StepSummary | None,
+    beside_others: bool,
+    steps_s: float | None,
 ) -> Gain | None:
     """Return the gain; None for a finding that asks for no change or costs no time."""
     told = finding.predicted
@@ -54,8 +61,10 @@ def _gain(
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
     if finding.outside_s and step is not None and rate:
-        gain = _outside(finding.outside_s, rate, unit, step, throughput.steps)
-        return replace(gain, kind=GainKind.ABOUT) if beside_others else gain
+        made = rate * step.mean_s * throughput.steps
+        whole_s = (steps_s or step.mean_s * throughput.steps) + step.evaluating_s
+        before, after = made / whole_s, made / (whole_s - finding.outside_s)
+        return Gain(GainKind.AT_MOST, f"{unit} of the whole run", before, after)
     kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
@@ -71,14 +80,6 @@ def _gain(
     if kind is GainKind.AT_MOST and beside_others:
         return Gain(GainKind.UNKNOWN, unit)
     return Gain(kind, unit, rate, after, low, high)
-
-
-def _outside(saved_s: float, rate: float, unit: str, step: StepSummary, steps: int) -> Gain:
-    """Return what a run gives whose steps stay as they are, and the rest of which gets shorter."""
-    steps_s = step.mean_s * steps
-    whole_s = steps_s + step.evaluating_s
-    before, after = (rate * steps_s / took_s for took_s in (whole_s, whole_s - saved_s))
-    return Gain(GainKind.AT_MOST, f"{unit} of the whole run", before, after)
 
 
 def _without(mean_s: float, cost_s: float, rate: float) -> float:

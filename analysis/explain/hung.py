@@ -37,7 +37,7 @@ from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
-from feedline.profiler.store.stacks import StackTimes
+from feedline.profiler.store.stacks_reader import StackTimes
 
 _LONGER = 3  # times the longest step: no step passes
 _SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted

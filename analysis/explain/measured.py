@@ -1,4 +1,4 @@
-"""Measure a run: what each rank did, what ranks cost each other, and the view of rules."""
+"""Measure a run: what each rank did, what ranks cost each other, and the facts that rules read."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from feedline.analysis.explain.run_facts import (
 )
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
-from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
+from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import (
     batch_making,
@@ -57,6 +57,7 @@ from feedline.analysis.measure.model import (
     Traffic,
     Workers,
 )
+from feedline.analysis.measure.needless import unused_gradients
 from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -64,7 +65,6 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
-from feedline.analysis.measure.unused_gradients import unused_gradients
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.ranks import comparison
@@ -77,7 +77,7 @@ from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.sampled_stacks import ProcessStacks
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks_reader import read_stacks
 
 
 def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
@@ -109,7 +109,7 @@ class Measurement:
     Attributes:
         run: what was measured, as a report has it.
         shown: the rank that it shows.
-        view: of that rank, for rules and predictions; None: it made no step.
+        facts: of that rank, for rules and predictions; None: it made no step.
         end: how the rank ended that ended first.
         killed: the worker whose end that was; None: none.
         hang: why no step passed when the run was interrupted; None: it was not, or steps passed.
@@ -117,7 +117,7 @@ class Measurement:
 
     run: MeasuredRun
     shown: RankMetrics
-    view: RuleInputs | None
+    facts: RuleInputs | None
     end: AtEnd
     killed: KilledWorker | None = None
     hang: Hang | None = None
@@ -145,13 +145,13 @@ def measure(
     step = _step(source)
     use = _cpu_use(source) if step is not None else None
     workers, loaders = batch_making.workers(shown), batch_making.loaders(shown)
-    view = _view(source, step, workers, loaders, use, killed)
+    facts = _facts(source, step, workers, loaders, use, killed)
     about = run_info(run, ended.rank, end)
     pace, trained = _throughput(source, trained, step)
     measured = MeasuredRun(
         run=about,
         throughput=pace,
-        step=_with_input(view) if view is not None else step,
+        step=_with_input(facts) if facts is not None else step,
         workers=workers,
         loaders=loaders if run.part is None else _used(loaders, shown),
         ranks={
@@ -165,9 +165,9 @@ def measure(
         convergence=trained,
         cpus=use,
         shown=shown.rank.number,
-        ledger=view.ledger if view is not None else None,
-        user_code=_user_code(view),
-        memory_growth=list(view.growth) if view is not None else [],
+        ledger=facts.ledger if facts is not None else None,
+        user_code=_user_code(facts),
+        memory_growth=list(facts.growth) if facts is not None else [],
         graph_breaks=graph_breaks_of(shown.rank.manifest.training),
         headline=headline(
             about,
@@ -180,7 +180,7 @@ def measure(
             hang is not None,
         ),
     )
-    return Measurement(measured, shown, view, end, killed, hang)
+    return Measurement(measured, shown, facts, end, killed, hang)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,7 +340,7 @@ def _cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | Non
     return machine_use.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
-def _view(
+def _facts(
     source: _Source,
     step: StepSummary | None,
     workers: Workers | None,
@@ -441,15 +441,15 @@ def _not_evaluating(source: _Source) -> int:
 
 
 def _growth(
-    rank: RankMetrics, gauges: list[Gauge], view: RuleInputs, source: SourceLines
+    rank: RankMetrics, gauges: list[Gauge], facts: RuleInputs, source: SourceLines
 ) -> list[MemoryGrowth]:
     """Return the memory that grows while the steps of a rank run."""
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
     origin = anchors[0]["perf_counter_ns"]
-    made_by = place_of(str(view.setting("sample_code", "")))
-    collate = str(view.setting("collate", ""))
+    made_by = place_of(str(facts.setting("sample_code", "")))
+    collate = str(facts.setting("collate", ""))
     return [
         memory.placed(grown, rank.main, source, made_by, collate)
         for grown in memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
@@ -468,26 +468,26 @@ def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:
         return ()
 
 
-def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
+def _user_code(facts: RuleInputs | None) -> user_code.UserCode | None:
     """Return what functions of the program take; None where no stacks were sampled."""
-    if view is None or view.code is None:
+    if facts is None or facts.code is None:
         return None
-    batch_s = view.workers.fetch_mean_s if view.workers else None
-    making_s = batch_s * batches_per_step(view) if batch_s is not None else None
-    return user_code.user_code(view.code, view.step.mean_s, making_s)
+    batch_s = facts.workers.fetch_mean_s if facts.workers else None
+    making_s = batch_s * facts.batches_per_step if batch_s is not None else None
+    return user_code.user_code(facts.code, facts.step.mean_s, making_s)
 
 
-def _with_input(run: RuleInputs) -> StepSummary:
+def _with_input(facts: RuleInputs) -> StepSummary:
     """Return the step with the share that its input takes of it, and how sure that is.
 
     The step is returned as it is where that is not known.
     """
-    sure = run.certainty
-    if run.loader is None or run.loader_elsewhere or sure is None:
-        return run.step
+    sure = facts.certainty
+    if facts.loader is None or facts.loader_elsewhere or sure is None:
+        return facts.step
     return dataclasses.replace(
-        run.step,
-        input_share=steady_share(run),
+        facts.step,
+        input_share=steady_share(facts),
         input_share_low=sure.low,
         input_share_high=sure.high,
     )

@@ -11,7 +11,7 @@ from feedline.analysis.measure.step_model import GPU_BEHIND
 from feedline.analysis.measure.steps import left_after, runs_closures
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
-from feedline.profiler.session import overrides
+from feedline.profiler.store.manifest import OVERRIDES_HOOK
 
 
 def of_rank(rank: RankMetrics) -> list[str]:
@@ -41,7 +41,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
     notes += [
         str(hook["why"])
         for hook in rank.rank.manifest.hooks
-        if hook["name"] == overrides.OVERRIDES_HOOK and hook["attached"]
+        if hook["name"] == OVERRIDES_HOOK and hook["attached"]
     ]
     notes += _sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):

@@ -28,7 +28,7 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.sampled_stacks import FileState
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import read_file_states
+from feedline.profiler.store.stacks_reader import read_file_states
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(

@@ -60,7 +60,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class MeasuredGain:
+class _MeasuredGain:
     """Throughput with the change over that without it, less 1.
 
     It is the geometric mean over pairs, with the 95 % interval by Student's t.
@@ -103,7 +103,7 @@ class SpeedTrial:
     refused: str
     recorded: Recorded | None
     measured: PredictedRate | None
-    gain: MeasuredGain | None
+    gain: _MeasuredGain | None
     residual: float | None
     inside: bool | None
     verdict: str
@@ -173,7 +173,7 @@ def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
     )
 
 
-def _gain_of(runs: Sequence[TrialRun]) -> MeasuredGain | None:
+def _gain_of(runs: Sequence[TrialRun]) -> _MeasuredGain | None:
     """Return the gain over whole pairs; None: there are fewer than two."""
     rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
     logs = [
@@ -184,10 +184,10 @@ def _gain_of(runs: Sequence[TrialRun]) -> MeasuredGain | None:
     if len(logs) < 2:
         return None
     mean, low, high = map(math.expm1, mean_interval(logs))
-    return MeasuredGain(mean, low, high, len(logs))
+    return _MeasuredGain(mean, low, high, len(logs))
 
 
-def _judged(runs: Sequence[TrialRun], gain: MeasuredGain | None, margin: float) -> tuple[str, str]:
+def _judged(runs: Sequence[TrialRun], gain: _MeasuredGain | None, margin: float) -> tuple[str, str]:
     """Return the verdict and its reason."""
     failed = {
         arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)

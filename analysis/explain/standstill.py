@@ -28,7 +28,7 @@ _FEWEST = 3  # samples
 
 #: What a process does.
 _RUNS, _STOPS, _ENDED, _NO_WORK, _FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
-COLLECTIVE, _FULL, _EMPTY, _JOIN, LOCK = "collective", "full", "empty", "join", "lock"
+_COLLECTIVE, _FULL, _EMPTY, _JOIN, _LOCK = "collective", "full", "empty", "join", "lock"
 _SLEEPS, _OTHER_WAIT, _COMMAND = "sleeps", "wait", "command"
 
 _NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process", ON_UNKNOWN: ""}
@@ -51,19 +51,19 @@ _WHY_ENDED = "Look for why the thread that fills the queue has ended: its error 
 _READ_IT = "If its output goes to a pipe, read that with communicate() instead of wait()"
 _LOCKED = "The lock was taken before the fork: no thread of this process can release it"
 _FIX = {
-    LOCK: "Make the lock in the worker, or release it before the loader starts",
+    _LOCK: "Make the lock in the worker, or release it before the loader starts",
     _STOPS: "kill -CONT {pid}",
     _ENDED: "Look for why the process ended: its output, or dmesg where the memory was full",
     _FULL: "Empty the queue before waiting for anything else",
     _EMPTY: "Fill the queue, or wait for it with a timeout",
     _JOIN: "Empty the queues of a process before joining it",
     _COMMAND: "Look for why the command does not end, or give it a timeout",
-    COLLECTIVE: "Give every rank the same number of steps and collectives",
+    _COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 
 
 @dataclass(frozen=True)
-class Doing:
+class _Doing:
     """What a process does, by its last stack.
 
     Attributes:
@@ -97,12 +97,12 @@ class Doing:
             _ENDED: "has ended",
             _NO_WORK: "waits for work",
             _FOR_BATCH: "waits for a batch",
-            COLLECTIVE: f"waits in {self.call}()",
+            _COLLECTIVE: f"waits in {self.call}()",
             _FULL: "waits for room in a full queue",
             _EMPTY: "waits for a queue that stays empty",
             _JOIN: "waits for a process to end",
             _COMMAND: "waits for a command to end",
-            LOCK: "waits for a lock",
+            _LOCK: "waits for a lock",
             _SLEEPS: "sleeps",
             _OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
         }[self.kind]
@@ -123,10 +123,10 @@ class Standstill:
     """
 
     stuck: bool
-    processes: list[Doing]
+    processes: list[_Doing]
     limit: str = ""
     cause: str = ""
-    culprit: Doing | None = None
+    culprit: _Doing | None = None
     since_s: float = 0.0
 
     def finding(self) -> Finding:
@@ -148,7 +148,7 @@ class Standstill:
         )
 
 
-def _more(culprit: Doing) -> list[str]:
+def _more(culprit: _Doing) -> list[str]:
     thread, seconds = culprit.process.main_thread, culprit.process.seconds
     waited_s = thread.waited_s if thread else None
     long = waited_s is not None and waited_s > seconds + _LONGER_S
@@ -166,22 +166,22 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
     mains = [group[0] for group in groups]
     waiting = [main for main in mains if main.still and main.kind != _ENDED]
     alone = len(waiting) < sum(main.kind != _ENDED for main in mains)
-    if not waiting or alone and not any(main.kind == COLLECTIVE for main in waiting):
+    if not waiting or alone and not any(main.kind == _COLLECTIVE for main in waiting):
         return Standstill(False, every)
     since = min(main.process.seconds for main in waiting)
     cause, culprit = _cause(groups)
     return Standstill(True, every, _NO_STEP(seconds=since), cause, culprit, since)
 
 
-def _group(rank: WatchedRank, several: bool) -> list[Doing]:
+def _group(rank: WatchedRank, several: bool) -> list[_Doing]:
     doings = [_doing(name, process) for name, process in rank.processes]
     return [_of_ranks(doings[0]), *doings[1:]] if several else doings
 
 
-def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
+def _cause(groups: Sequence[list[_Doing]]) -> tuple[str, _Doing | None]:
     mains = [group[0] for group in groups]
-    apart = [main for main in mains if main.kind == COLLECTIVE]
-    others = [main for main in mains if main.kind != COLLECTIVE]
+    apart = [main for main in mains if main.kind == _COLLECTIVE]
+    others = [main for main in mains if main.kind != _COLLECTIVE]
     if len(apart) > 1 and not others:
         return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
     if apart and others:
@@ -190,7 +190,7 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
         who, other = _capital(apart[0].name), others[0]
         said = _BOTH(who=who, does=apart[0].says, other=other.name, otherwise=other.says)
         return said, culprit if culprit.kind in _FIX else apart[0]
-    group = next((group for group in groups if group[0].kind != COLLECTIVE), groups[0])
+    group = next((group for group in groups if group[0].kind != _COLLECTIVE), groups[0])
     main = group[0]
     blamed = _blamed(group)
     if blamed is main:
@@ -203,12 +203,12 @@ _OF_THREADS = "get of threads"  # the other queue's items may come from another 
 _UNREAD = "wait"  # for a command whose output is read only after it has ended
 
 _GRAVEST = (
-    *(_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _COMMAND, _OTHER_WAIT, _SLEEPS, _JOIN),
+    *(_STOPS, _ENDED, _LOCK, _FULL, _EMPTY, _COLLECTIVE, _COMMAND, _OTHER_WAIT, _SLEEPS, _JOIN),
     _RUNS,
 )
 
 
-def _blamed(group: Sequence[Doing]) -> Doing:
+def _blamed(group: Sequence[_Doing]) -> _Doing:
     """Return the process that a main process waits for; itself: it waits for none."""
     main = group[0]
     others = [other for other in group[1:] if other.kind != _NO_WORK]
@@ -220,23 +220,23 @@ def _blamed(group: Sequence[Doing]) -> Doing:
     return ranked[0] if ranked else main
 
 
-def _of_ranks(doing: Doing) -> Doing:
+def _of_ranks(doing: _Doing) -> _Doing:
     """Return the same of one of several ranks: what its model waits for are the other ranks."""
     thread = doing.process.main_thread
-    if thread is None or not doing.still or doing.kind not in (LOCK, _OTHER_WAIT, _RUNS):
+    if thread is None or not doing.still or doing.kind not in (_LOCK, _OTHER_WAIT, _RUNS):
         return doing
     place = standing(frames_of(inside_process(thread.last), doing.process.folder)).place
-    return replace(doing, kind=COLLECTIVE, call=place) if place in _EXCHANGE else doing
+    return replace(doing, kind=_COLLECTIVE, call=place) if place in _EXCHANGE else doing
 
 
-def _doing(name: str, process: WatchedProcess) -> Doing:
+def _doing(name: str, process: WatchedProcess) -> _Doing:
     thread = process.main_thread
     frames = frames_of(inside_process(thread.last), process.folder) if thread else ()
     chain = program_frames(frames)
     file, line = (chain[-1].file, chain[-1].line) if chain else ("", 0)
     kind, call = _kind(process, frames, chain)
     forked = thread is not None and len(inside_process(thread.last)) < len(thread.last)
-    return Doing(
+    return _Doing(
         name,
         process,
         kind,
@@ -244,7 +244,7 @@ def _doing(name: str, process: WatchedProcess) -> Doing:
         call,
         _is_still(process),
         forked,
-        kind == LOCK and forked and not call and not _others_run(process),
+        kind == _LOCK and forked and not call and not _others_run(process),
         kind == _EMPTY and call == _OF_THREADS and not _others_run(process),
     )
 
@@ -290,7 +290,7 @@ def _kind(
     thread = process.main_thread
     waits = thread.waits_on if thread else ""
     if waits == ON_LOCK:
-        return LOCK, ""
+        return _LOCK, ""
     if process.usage.cpu_s > _MOST_CPU * process.seconds or not waits:
         return _RUNS, ""
     if waits == ON_SLEEP:
@@ -302,7 +302,7 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
     whose, function = origin(frame.file), frame.function.rpartition(".")[2]
     if whose.owner == "torch" and re.fullmatch(_COLLECTIVES, whose.tail):
         return (
-            (COLLECTIVE, function)
+            (_COLLECTIVE, function)
             if not function.startswith("_") and function != "wrapper"
             else None
         )
@@ -317,7 +317,7 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
     if whose.tail == "subprocess.py":
         return _COMMAND, function
     if whose.tail == "multiprocessing/synchronize.py" and function in ("__enter__", "acquire"):
-        return LOCK, function
+        return _LOCK, function
     return None
 
 

@@ -13,8 +13,8 @@ from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.cpus import throttled
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
-from feedline.analysis.ledger.view.handover import as_code
 from feedline.analysis.ledger.view.input_wait import steady_share
+from feedline.analysis.ledger.view.loader_call import as_code
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.rules import BY_ID, first_stating
 from feedline.analysis.sentences import CPUS, NAME, PERCENT, Sentence
@@ -57,17 +57,17 @@ def leading(findings: Sequence[Finding]) -> Finding | None:
     )
 
 
-def verdict(findings: Sequence[Finding], run: RuleInputs) -> Verdict:
+def verdict(findings: Sequence[Finding], facts: RuleInputs) -> Verdict:
     """Return what limits a recorded run, by how much, and what to change.
 
     Args:
         findings: of the same run, most important first.
     """
-    caveat = _ONLY_INFERS() if only_infers(run) else ""
+    caveat = _ONLY_INFERS() if only_infers(facts) else ""
     top = leading(findings)
     if top is None:
         return Verdict(_UNKNOWN(), caveat=caveat)
-    limit, cause = _limit(top, run)
+    limit, cause = _limit(top, facts)
     return of_finding(top, limit, " ".join(filter(None, (cause, _known(top)))), caveat)
 
 
@@ -100,7 +100,7 @@ def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "
     )
 
 
-def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
+def _limit(top: Finding, facts: RuleInputs) -> tuple[str, str]:
     """Return what limits the run, and by what cause."""
     message = _full_stop(top.message)
     if top.rule_id in _WRONG or top.rule_id in ASIDE:
@@ -114,26 +114,28 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
         if rule.outside_steps:
             weight = top.severity
         elif rule.in_part:
-            weight = _weight(top, run.step.mean_s)
+            weight = _weight(top, facts.step.mean_s)
         return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
-        weight = _weight_of_input(run)
+        weight = _weight_of_input(facts)
         perhaps = _PERHAPS if weight is Severity.HIGH else _PERHAPS_PARTLY
-        called = perhaps if maybe_below(run) else _partly(called, weight)
-    how_long = _INPUT(part=steady_share(run))
-    quota = throttled(run)  # it holds back all of the training
+        called = perhaps if maybe_below(facts) else _partly(called, weight)
+    how_long = _INPUT(part=steady_share(facts))
+    quota = throttled(facts)  # it holds back all of the training
     if rule.bound:  # by what is not the input alone
         return _BOUND(bound=called, message=message), "" if quota else how_long
     if quota:
-        return _BOUND(bound=_CPU, message=_QUOTA(cpus=run.effective_cpus)), message
+        return _BOUND(bound=_CPU, message=_QUOTA(cpus=facts.effective_cpus)), message
     return _BOUND(bound=called, message=how_long), message
 
 
-def _weight_of_input(run: RuleInputs) -> Severity:
+def _weight_of_input(facts: RuleInputs) -> Severity:
     """Return the weight of the input, which is low where a stage of computing takes longer."""
-    share, mean_s = steady_share(run), run.step.mean_s
+    share, mean_s = steady_share(facts), facts.step.mean_s
     others = (
-        s for name, s in run.step.stages.items() if name not in (*INPUT_STAGES, OTHER, UNATTRIBUTED)
+        s
+        for name, s in facts.step.stages.items()
+        if name not in (*INPUT_STAGES, OTHER, UNATTRIBUTED)
     )
     return Severity.LOW if share * mean_s < max(others, default=0.0) else Severity.of(share)
 

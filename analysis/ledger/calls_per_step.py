@@ -119,7 +119,7 @@ PER_STEP: Calls = (
     ),
     KnownCall(
         "file_written",
-        "Values are serialized, or written to a file, in every step.",
+        "Values are serialized, or written to a file, in the training loop.",
         "Write only what is new, every 50 steps or so",
         "https://github.com/m2lines/Samudra/pull/841",
         (
@@ -292,7 +292,7 @@ PER_STEP: Calls = (
 )
 
 #: Of a decomposition that is made in each step; what is in a model is computed from what changes.
-DECOMPOSED = KnownCall(
+_DECOMPOSED = KnownCall(
     "decomposed",
     "A matrix is decomposed or inverted in every step.",
     "Decompose matrices every 50 steps or so, and use the last result in between",
@@ -305,7 +305,7 @@ DECOMPOSED = KnownCall(
 _OF_UPDATES = ("norms", "reduced", "barrier", "values_checked", "list_to_tensor_in_step")
 #: Of an optimizer's own step.
 PER_UPDATE: Calls = (
-    DECOMPOSED,
+    _DECOMPOSED,
     *(call for call in PER_STEP if not call.on_gpu and call.name not in _OF_UPDATES),
 )
 

@@ -10,9 +10,18 @@ from functools import cached_property
 from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.clues import (
+    Denormal,
+    DroppedForwards,
+    Making,
+    OneByOne,
+    Padding,
+    Parts,
+    SameSamples,
+    Skipped,
+    UnusedGradients,
+)
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cost,
@@ -29,10 +38,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.measure.stream_workers import Parts, SameSamples
-from feedline.analysis.measure.unused_gradients import UnusedGradients
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
@@ -243,6 +249,14 @@ class RuleInputs:
         """Workers that never made a batch: more of them would not make any, either."""
         return self.workers.without_batches if self.workers else 0
 
+    @property
+    def batches_per_step(self) -> float:
+        """Batches per step, more than 1 with gradient accumulation."""
+        workers, per_step = self.workers, self.throughput.batch_size
+        if workers is None or not workers.batches or not workers.samples or not per_step:
+            return 1.0
+        return per_step * workers.batches / workers.samples
+
     def sample_share(self, stage: str) -> float:
         """Return the share (0 to 1) of a sample's wall time that this stage takes.
 
@@ -273,6 +287,16 @@ class RuleInputs:
         return (self.main_runqueue_share or 0.0) + (
             workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0
         )
+
+    @property
+    def all_steps_s(self) -> float:
+        """Seconds of all steps, with those that the mean leaves out, as the whole run's table.
+
+        Where that is not known, they are taken to be like the mean step.
+        """
+        run = self.ledger.run if self.ledger is not None else None
+        recorded_s = run.total_s("steps") if run is not None else 0.0
+        return recorded_s or self.step.mean_s * self.throughput.steps
 
     def setting(self, name: str, default: object = None) -> object:
         """Return a setting of the training loader, such as ``num_workers``."""

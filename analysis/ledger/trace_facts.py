@@ -13,7 +13,7 @@ from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.ranks.communication import ExposedKind
-from feedline.analysis.ranks.traced_ranks import RankComparison
+from feedline.analysis.ranks.cross_rank import RankComparison
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 from feedline.analysis.traces.collectives import operation
 from feedline.analysis.traces.kernel_names import may_communicate, operation_of

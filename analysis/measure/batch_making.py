@@ -5,11 +5,11 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure import blocking, stream_workers, waits
 from feedline.analysis.measure.boundaries import gave
+from feedline.analysis.measure.clues import Parts, SameSamples
 from feedline.analysis.measure.costs import operations
 from feedline.analysis.measure.model import Loader, Workers
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import Steps
-from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import view
 from feedline.profiler.store.segment_format import SAMPLE_HISTOGRAM, bin_edge_ns

@@ -32,7 +32,7 @@ DOING = {
 
 
 @dataclass(frozen=True)
-class Blocked:
+class _Blocked:
     """Blocked makers of batches, as they were seen.
 
     Attributes:
@@ -45,7 +45,7 @@ class Blocked:
     looks: int
 
 
-def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked:
+def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocked:
     """Count the looks that found a maker of these loaders' batches blocked; each stands for a time.
 
     Those that found it stopped are left out: no change of the program would spare that.
@@ -61,7 +61,7 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
-    return Blocked(
+    return _Blocked(
         {
             main.names.get(source, "unknown"): float(weights[source] / weights.sum())
             for source in ordered

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, holds
+from feedline.analysis.measure.clues import Skipped
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.store.record_columns import Records, view
@@ -352,20 +353,6 @@ def _union(intervals: list[tuple[int, int]]) -> IntArray:
             begin, end = joined[-1][0], max(end, joined.pop()[1])
         joined.append((begin, end))
     return np.array(joined, np.int64).reshape(-1, 2)
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Batches at the beginning of each pass that nothing is trained on.
-
-    Attributes:
-        batches, of: how many of how many.
-        place: file and line of the condition that skips them; empty: unknown.
-    """
-
-    batches: int
-    of: int
-    place: str = ""
 
 
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:

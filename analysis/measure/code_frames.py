@@ -55,7 +55,7 @@ _OF_TEXT = "<string>"
 
 
 @dataclass(frozen=True)
-class Origin:
+class _Origin:
     """Whose a file is.
 
     Attributes:
@@ -68,25 +68,25 @@ class Origin:
 
 
 @lru_cache(maxsize=4096)
-def origin(file: str) -> Origin:
+def origin(file: str) -> _Origin:
     """Return whose a file is, also where its folders are masked."""
     plain = _TAP.sub("", file)
     if ours := _OURS.match(plain) or _OUR_COMMANDS.match(plain):
         if plain != file or library(plain) == FEEDLINE or not plain.startswith("/"):
-            return Origin(FEEDLINE, ours["tail"])
+            return _Origin(FEEDLINE, ours["tail"])
     if plain != file:
-        return Origin(FEEDLINE, f"{OPERATIONS}{plain}")
+        return _Origin(FEEDLINE, f"{OPERATIONS}{plain}")
     if package := _PACKAGE.match(file):
         return _of_package(package["name"], package["tail"] or "")
     if _NO_FILE.match(file):
-        return Origin(PYTHON, file)
+        return _Origin(PYTHON, file)
     if python := _PYTHON.match(file):
-        return Origin(PYTHON, python["tail"])
-    return Origin(library(file), file)
+        return _Origin(PYTHON, python["tail"])
+    return _Origin(library(file), file)
 
 
-def _of_package(name: str, tail: str) -> Origin:
-    return Origin(name, tail.removeprefix("profiler/") if name == FEEDLINE else tail)
+def _of_package(name: str, tail: str) -> _Origin:
+    return _Origin(name, tail.removeprefix("profiler/") if name == FEEDLINE else tail)
 
 
 def _is_framework(frame: StackFrame) -> bool:

@@ -117,7 +117,7 @@ _LOG_FILES = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class _Standing:
     """Where a stack stands.
 
     Attributes:
@@ -130,7 +130,7 @@ class Standing:
     inside: int
 
 
-def standing(frames: Sequence[StackFrame]) -> Standing:
+def standing(frames: Sequence[StackFrame]) -> _Standing:
     """Return where a stack of the main thread stands, of the main process or of a worker.
 
     What makes a batch does so whatever it calls. Else the innermost place counts, only a forward
@@ -142,13 +142,13 @@ def standing(frames: Sequence[StackFrame]) -> Standing:
     loop = next((at for at, frame in enumerate(frames) if _WORKER_LOOP.fits(frame)), None)
     if loop is not None:
         idle = any(_QUEUE.fits(frame) for frame in frames[loop + 1 :])
-        return Standing(IDLE if idle else OTHER, loop + 1)
-    told = Standing(OTHER, len(frames))
+        return _Standing(IDLE if idle else OTHER, loop + 1)
+    told = _Standing(OTHER, len(frames))
     for at, frame in enumerate(frames):
         mark = _mark_of(frame.file, frame.function)
         if mark is None or told.place == BACKWARD and mark.place in (FORWARD, LOSS):
             continue
-        told = Standing(mark.place, at + 1) if mark.place != told.place else told
+        told = _Standing(mark.place, at + 1) if mark.place != told.place else told
     return told
 
 
@@ -174,13 +174,13 @@ def is_recording(frames: Sequence[StackFrame]) -> bool:
     return last is not None and last.owner == FEEDLINE and last.tail.startswith(_RECORDS)
 
 
-def _making(frames: Sequence[StackFrame], fetch: int) -> Standing:
+def _making(frames: Sequence[StackFrame], fetch: int) -> _Standing:
     for at in range(fetch + 1, len(frames)):
         if any(mark.fits(frames[at]) for mark in _COLLATING):
-            return Standing(COLLATE, at + 1)
+            return _Standing(COLLATE, at + 1)
         if origin(frames[at].file).owner not in ("torch", FEEDLINE):
             break
-    return Standing(DATASET, fetch + 1)
+    return _Standing(DATASET, fetch + 1)
 
 
 def logs(below: Sequence[StackFrame]) -> bool:

@@ -67,7 +67,7 @@ class PlaceTree:
 
 
 @dataclass
-class Besides:
+class _Besides:
     """What torch does besides, such as a forward pass that a backward pass repeats.
 
     Attributes:
@@ -92,7 +92,7 @@ class SampledCode:
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
-    besides: dict[str, Besides] = field(default_factory=dict)
+    besides: dict[str, _Besides] = field(default_factory=dict)
     loop: Key | None = None
     refused: list[str] = field(default_factory=list)
     source: SourceLines = field(default_factory=SourceLines)
@@ -156,7 +156,7 @@ class SampledCode:
         if found is None:
             return
         name, at = found
-        there, seconds = self.besides.setdefault(name, Besides()), seen.stack.seconds
+        there, seconds = self.besides.setdefault(name, _Besides()), seen.stack.seconds
         add_to(there.places, place, seconds)
         if callers := program_frames(seen.frames[:at]):
             add_to(there.lines, (callers[-1].file, callers[-1].line), seconds)

@@ -278,7 +278,7 @@ def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
     return last
 
 
-class SampleCounters(NamedTuple):
+class _SampleCounters(NamedTuple):
     """What one sample takes of its thread's and its process's counters, on average."""
 
     major_faults: float
@@ -339,7 +339,7 @@ class BatchProducers:
             total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
         return total
 
-    def traffic(self) -> "SampleCounters | None":
+    def traffic(self) -> "_SampleCounters | None":
         """Return the file traffic of a sample.
 
         The batches of first use are left out where there are others. None: /proc does not tell.
@@ -348,7 +348,7 @@ class BatchProducers:
         return (
             None
             if means is None
-            else SampleCounters(*(means[name] for name in SampleCounters._fields))
+            else _SampleCounters(*(means[name] for name in _SampleCounters._fields))
         )
 
     def kernel(self) -> "_Kernel | None":
@@ -406,7 +406,7 @@ class BatchProducers:
 
 
 @dataclass(frozen=True)
-class Steady:
+class _Steady:
     """The samples that are not of first use, as far as first use was seen.
 
     Attributes:
@@ -418,7 +418,7 @@ class Steady:
     making: dict[str, float]
 
     @classmethod
-    def of(cls, makers: BatchProducers, samples: int) -> "Steady":
+    def of(cls, makers: BatchProducers, samples: int) -> "_Steady":
         fetch = makers.sums(Stage.FETCH)
         collate = makers.sums(Stage.COLLATE)
         first = makers.first_use()
@@ -451,7 +451,7 @@ def costs_by_stage(
     )
     queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
     costs: dict[str, Cost] = {}
-    steady = Steady.of(makers, samples)
+    steady = _Steady.of(makers, samples)
     scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in CLOCKS}
     parts = {
         stage: {clock: details.sum(stage, clock) for clock in CLOCKS}
@@ -562,7 +562,7 @@ def _unpacked(details: SampledDetails, name: str) -> float | None:
     return float(details.weight @ chunked["unpacked"]) / used if used else None
 
 
-def _scale(details: SampledDetails, steady: Steady) -> float:
+def _scale(details: SampledDetails, steady: _Steady) -> float:
     """Return the wall time of a sample of all, over that of those seen in detail.
 
     It makes the parts sum to what was measured for all.

@@ -6,13 +6,13 @@ the backward after it. The other steps are given the mean of those; their stages
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, Pieces, holds, overlap
 from feedline.analysis.measure.boundaries import Boundaries
+from feedline.analysis.measure.clues import Making
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -21,78 +21,57 @@ STAGE = "input"
 _FEWEST = 4  # steps that are worth a mean
 
 
-@dataclass(frozen=True)
-class Making:
-    """What makes the batches.
+def find_making(main: Process, spans: Records, pieces: Pieces, steps: Boundaries) -> Making | None:
+    """Read what making batches took in each step.
 
-    Attributes:
-        functions: with file and line; the one that takes longest first.
-        looked: bool [steps], those in which they were timed.
-        took: stage that it lies in -> int64 [steps], ns; 0 in steps that were not looked at.
-        calls: per step that was looked at.
-        working_share: of their time, on a CPU or waiting for one, at most. The rest they waited for
-            something else.
+    None: unknown, or a loader feeds the steps.
+
+    Args:
+        spans: records of the main thread that belong to a stage, by start.
+        pieces: of its time, by stage; an owner below 0: the program computes its loss.
+        steps: without those that are not to count.
     """
+    records = main.view(Stage.MADE)
+    records = records[(records["thread"] == 0) & ~_for_evaluation(records, spans, steps)]
+    looked = _looked(main.of(Stage.LOOKED), spans, steps)
+    step = steps.step_of(records["start"])
+    inside = (step >= 0) & looked[step]
+    records, step = records[inside], step[inside]
+    if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
+        return None
+    begin = records["start"]
+    end = records["start"] + records["stretch"]
+    own = records["wall"] - records["copying"]
+    of_loss = pieces.owner < 0
+    lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
+    other = np.clip(
+        own - lost, 0, records["stretch"] - overlap(begin, end, pieces.start, pieces.end)
+    )
+    took = {
+        name: np.bincount(step, part, len(looked)).astype(np.int64)
+        for name, part in (("loss", lost), ("other", other))
+    }
+    if not any(part.any() for part in took.values()):
+        return None  # the program names the stage itself
+    return Making(
+        _functions(records, main.names),
+        looked,
+        took,
+        float(records["calls"].sum() / looked.sum()),
+        _working_share(records),
+    )
 
-    functions: tuple[str, ...]
-    looked: npt.NDArray[np.bool_]
-    took: dict[str, IntArray]
-    calls: float
-    working_share: float
 
-    @classmethod
-    def of(
-        cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries
-    ) -> "Making | None":
-        """Read what making batches took in each step.
-
-        None: unknown, or a loader feeds the steps.
-
-        Args:
-            spans: records of the main thread that belong to a stage, by start.
-            pieces: of its time, by stage; an owner below 0: the program computes its loss.
-            steps: without those that are not to count.
-        """
-        records = main.view(Stage.MADE)
-        records = records[(records["thread"] == 0) & ~_for_evaluation(records, spans, steps)]
-        looked = _looked(main.of(Stage.LOOKED), spans, steps)
-        step = steps.step_of(records["start"])
-        inside = (step >= 0) & looked[step]
-        records, step = records[inside], step[inside]
-        if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
-            return None
-        begin = records["start"]
-        end = records["start"] + records["stretch"]
-        own = records["wall"] - records["copying"]
-        of_loss = pieces.owner < 0
-        lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
-        other = np.clip(
-            own - lost, 0, records["stretch"] - overlap(begin, end, pieces.start, pieces.end)
-        )
-        took = {
-            name: np.bincount(step, part, len(looked)).astype(np.int64)
-            for name, part in (("loss", lost), ("other", other))
-        }
-        if not any(part.any() for part in took.values()):
-            return None  # the program names the stage itself
-        return cls(
-            _functions(records, main.names),
-            looked,
-            took,
-            float(records["calls"].sum() / looked.sum()),
-            _working_share(records),
-        )
-
-    def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
-        """Return the steps' stages, with what making took in one of its own."""
-        left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
-        for name, took in self.took.items():
-            if name in stages:
-                usual = round(float(took[self.looked].mean()))
-                part = np.minimum(np.where(self.looked, took, usual), stages[name])
-                left[name] = stages[name] - part
-                whole += part
-        return {**left, STAGE: whole}
+def taken_out(making: Making, stages: dict[str, IntArray]) -> dict[str, IntArray]:
+    """Return the steps' stages, with what making took in one of its own."""
+    left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(making.looked), np.int64)
+    for name, took in making.took.items():
+        if name in stages:
+            usual = round(float(took[making.looked].mean()))
+            part = np.minimum(np.where(making.looked, took, usual), stages[name])
+            left[name] = stages[name] - part
+            whole += part
+    return {**left, STAGE: whole}
 
 
 def _for_evaluation(records: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

@@ -1,13 +1,27 @@
-"""Needless work, from a few looks at graphs and values: unused forwards, padding, denormal numbers."""
+"""Needless work, from a few looks at graphs and values.
+
+Unused forwards and gradients, padding, denormal numbers.
+"""
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.intervals import IntArray, holds
+from feedline.analysis.measure.clues import (
+    Denormal,
+    DroppedForwards,
+    OneByOne,
+    Padding,
+    Skipped,
+    UnusedGradients,
+)
+from feedline.analysis.measure.code_frames import program_frames, within_the_program
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.growing_lines import line_of_skip
 from feedline.analysis.measure.kept_graphs import around, in_order
 from feedline.analysis.measure.memory import model_called_at
@@ -15,6 +29,7 @@ from feedline.analysis.measure.source_lines import SourceLines, parsed
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import DENORMAL, PADDING, Flag, Stage
 from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 from feedline.profiler.store.segment_reader import Process
 
 _FEWEST = 5  # looks that say something of a run
@@ -23,72 +38,10 @@ _DENORMAL = 0.01  # of the values of a look, from which on its step computes wit
 #: Times a step before there were denormal numbers: a smaller difference may be noise.
 _BEFORE = 1.2
 _FEWEST_STEPS = 10  # before and after
+_FEWEST_UPDATES = 8  # of an optimizer: a first one may be of another kind
+_IN_MOST = 0.5  # of the updates of an optimizer, and of the samples at one line
+_FEWEST_SAMPLES = 5
 _MANY = 8  # calls of a model in a step: a GAN or a contrastive loss has fewer
-
-
-@dataclass(frozen=True)
-class DroppedForwards:
-    """Forwards whose graph is gone before any backward pass, in each step.
-
-    Attributes:
-        seconds: that those of a step take, in the middle of the looks.
-        looks: steps that were looked at.
-        place: file and line that call the model; empty: unknown.
-        unused: whether the result is overwritten before it is read, by the program's source.
-    """
-
-    seconds: float
-    looks: int
-    place: str
-    unused: bool
-
-
-@dataclass(frozen=True)
-class Padding:
-    """Batches of indices whose last, or first, columns are filled in every row.
-
-    Attributes:
-        needless: share (0 to 1) of the values of a batch that are in such columns.
-        padded: share of the values that only fill rows, also in columns that some row needs.
-        looks: batches that were looked at.
-    """
-
-    needless: float
-    padded: float
-    looks: int
-
-
-@dataclass(frozen=True)
-class Denormal:
-    """Parameters or gradients that are nearly zero.
-
-    Attributes:
-        most: largest share (0 to 1) of the values of a look.
-        looks, seen: updates that were looked at, and those with such values.
-        longer: share (0 to 1) of the mean step by which it is longer than a step before there were
-            any; None: it is not, or there were few such steps.
-    """
-
-    most: float
-    looks: int
-    seen: int
-    longer: float | None
-
-
-@dataclass(frozen=True)
-class OneByOne:
-    """A model that is called for each sample of a batch on its own.
-
-    Attributes:
-        calls, samples: of a step, in the middle.
-        seconds: that these calls take of the mean step.
-        place: file and line that call the model; empty: unknown.
-    """
-
-    calls: int
-    samples: int
-    seconds: float
-    place: str
 
 
 def skipping(main: Process, steps: Steps, source: SourceLines) -> Skipped | None:
@@ -220,6 +173,77 @@ def _longer(between: Records, start: IntArray, wall: IntArray, total: int) -> fl
     part = max(0.0, 1 - float(between["updates"].mean()) / max(total, 1))
     added = part * (slow - usual)
     return added / (usual + added)
+
+
+def unused_gradients(
+    main: Process, training: Mapping[str, Any], stacks: Sequence[ProcessStacks]
+) -> UnusedGradients | None:
+    """Return the gradients of most parameters that are dropped with most updates; None: none are.
+
+    Args:
+        training: what the manifest tells of it.
+    """
+    cleared, updates = main.view(Stage.GRADIENTS), main.of(Stage.OPTIMIZER)
+    cleared = cleared[
+        (cleared["unused_elements"] > 0) & (cleared["number"] >= 0) & (cleared["thread"] == 0)
+    ]
+    found = []
+    for number in np.unique(cleared["number"]).tolist():
+        of, made = (records[records["number"] == number] for records in (cleared, updates))
+        if len(made) >= _FEWEST_UPDATES and len(of) > _IN_MOST * len(made):
+            found.append((int(np.median(of["unused_elements"])), of, made))
+    if not found:
+        return None
+    elements, of, made = max(found, key=lambda one: one[0])
+    passes = _passes_between(main, made, of["start"])
+    if not len(passes):
+        return None
+    backward_s = float((passes[:, 1] - passes[:, 0]).sum()) / len(of) / 1e9
+    return UnusedGradients(
+        elements,
+        _share_of_parameters(elements, training),
+        backward_s,
+        _line_of_passes(passes, stacks),
+    )
+
+
+def _passes_between(main: Process, updates: Any, cleared: IntArray) -> IntArray:
+    """Return the backward passes between an update and the clearing after it, int64 [n, 2], ns."""
+    ends = np.sort(updates["start"] + updates["wall"])
+    last = np.searchsorted(ends, cleared, "right") - 1
+    gaps = np.stack([ends[np.maximum(last, 0)], cleared], 1)[last >= 0]
+    backward = main.of(Stage.BACKWARD)
+    backward = backward[backward["thread"] == 0]
+    inside = holds(gaps[np.argsort(gaps[:, 0])], backward["start"])
+    begun = backward["start"][inside]
+    return np.stack([begun, begun + backward["wall"][inside]], 1)
+
+
+def _share_of_parameters(elements: int, training: Mapping[str, Any]) -> float:
+    listed = training.get("optimizers")
+    groups = [
+        group
+        for one in (listed if isinstance(listed, list) else [])
+        for group in one.get("groups") or []
+    ]
+    whole = sum(int(group.get("elements", 0)) for group in groups)
+    return min(1.0, elements / whole) if whole else 0.0
+
+
+def _line_of_passes(passes: IntArray, stacks: Sequence[ProcessStacks]) -> str:
+    """Return file and line of the program at which most samples in these passes are."""
+    lines: Counter[tuple[str, int]] = Counter()
+    for process in stacks:
+        for stack in process.stacks if process.kind == MAIN else ():
+            moments = np.array(stack.moments, np.int64)
+            number = int(holds(passes, moments).sum()) if len(moments) else 0
+            frames = program_frames(within_the_program(stack.frames)) if number else ()
+            if frames:
+                lines[frames[-1].key[0], frames[-1].line] += number
+    place, most = max(lines.items(), key=lambda pair: pair[1], default=(("", 0), 0))
+    if most < _FEWEST_SAMPLES or most < _IN_MOST * lines.total():
+        return ""
+    return f"{place[0]}:{place[1]}"
 
 
 def saved_bytes(main: Process) -> float | None:

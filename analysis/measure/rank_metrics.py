@@ -16,7 +16,7 @@ from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
-from feedline.analysis.measure.steps import Steps, partition
+from feedline.analysis.measure.steps import Steps, steps_of
 from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.analysis.traces.windows import gpu_work
 from feedline.profiler.events import Stage
@@ -58,7 +58,7 @@ class RankMetrics:
         """
         main = rank.main
         workers = [process.without_failed for process in rank.processes if process.is_worker]
-        steps = partition(main)
+        steps = steps_of(main)
         loaders = (
             steps.boundaries.training_loaders
             if steps

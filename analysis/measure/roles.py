@@ -14,7 +14,7 @@ from feedline.profiler.attach.watched import SeenStack, Watched, WatchedProcess,
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
-from feedline.profiler.store.stacks import LOOP
+from feedline.profiler.store.stacks_reader import LOOP
 
 _OTHER, _LAUNCHER = "other", "launcher"
 _LAUNCHES = re.compile(

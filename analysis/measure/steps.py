@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, Pieces, cut, flatten, holds, overlap
-from feedline.analysis.measure.boundaries import Boundaries, Skipped, find, gave, left_over, skipped
+from feedline.analysis.measure.boundaries import Boundaries, find, gave, left_over, skipped
+from feedline.analysis.measure.clues import Making, Skipped
 from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.making import STAGE as INPUT
-from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.making import find_making, taken_out
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records, view
@@ -92,7 +93,7 @@ class Steps:
     skipped: Skipped | None = None
 
 
-def partition(main: Process) -> Steps | None:
+def steps_of(main: Process) -> Steps | None:
     """Cut the training process's records into steps x stages. None: it never made a step.
 
     A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap
@@ -123,7 +124,7 @@ def partition(main: Process) -> Steps | None:
         else np.zeros(len(asked), np.bool_)
     )
     steps = _sum(pieces, spans, main.names, boundaries, asked, left)
-    making = Making.of(main, spans, pieces, boundaries)
+    making = find_making(main, spans, pieces, boundaries)
     steps = replace(
         steps,
         collecting=collecting(main, pieces, spans, boundaries),
@@ -133,7 +134,7 @@ def partition(main: Process) -> Steps | None:
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
     if making is None:
         return steps
-    stages = making.taken_out(steps.stages)
+    stages = taken_out(making, steps.stages)
     moved = {
         name: steps.stages[name] - stages[name] for name in ("loss", "other") if name in stages
     }

@@ -8,11 +8,11 @@ twice. So marks count only for what their own worker shows to be improbable.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from feedline.analysis.measure.clues import Parts, SameSamples
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
@@ -32,39 +32,6 @@ _MORE_OFTEN = 3.0
 _ZERO_AT_MOST = 4.6  # events that are expected at most where none was seen, 99 %
 
 _Marks = dict[tuple[int, int], int]  # (batch of the worker, sample in it) -> mark
-
-
-@dataclass(frozen=True)
-class SameSamples:
-    """Workers that deliver the same samples.
-
-    Attributes:
-        times: how often each sample comes.
-        workers: that were compared: all that delivered any.
-        compared: samples of each of them that were compared.
-        in_order: they come in the same order.
-        by_labels: only their short parts are the same, such as labels: the rest is random.
-    """
-
-    times: int
-    workers: int
-    compared: int
-    in_order: bool
-    by_labels: bool = False
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Samples that the workers of a stream made, in passes that all of them ended.
-
-    Attributes:
-        most, least: of the worker with most samples, and of the one with fewest.
-        as_workers: how many workers with even parts would take as long for an epoch.
-    """
-
-    most: int
-    least: int
-    as_workers: float
 
 
 def worker_parts(processes: Iterable[Process]) -> Parts | None:

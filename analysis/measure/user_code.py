@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -224,6 +224,11 @@ def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
 
 
 _LINES = re.compile(r"lines? (?P<first>\d+)(?: to (?P<last>\d+))?\b.*\((?P<file>[^():]+)")
+#: Lines between two recorded calls, as they are timed: in one pass, or from one to the next.
+_STRETCH = re.compile(
+    r"(?:lines (?P<first>\d+) to (?P<last>\d+)(?P<wraps> of the next pass)?|(?:the )?loop around line \d+)"
+    r" \((?P<file>[^()]+)\)"
+)
 _MOST, _MANY = 0.5, 30  # of the loop's own code, and samples: from here on samples are believed
 
 
@@ -232,7 +237,8 @@ def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCod
 
     A function that calls very many others cannot be timed, and one that runs in few steps is
     rarely; where stacks show one that takes twice as long as any that was timed, they are believed.
-    So are they where most of this code lies in a few long steps.
+    So are they where most of this code lies in a few long steps. Of lines that were timed together,
+    stacks name the one that takes most.
     """
     if looked is None or sampled is None or not sampled.functions:
         return looked or sampled
@@ -242,7 +248,40 @@ def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCod
     timed_s = max((one.s for one in looked.functions), default=0.0)
     surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s and timed_s < _MOST * first.s
     agrees = any(_same(one, first) and one.high_s >= first.low_s for one in looked.functions)
-    return sampled if surely and not agrees else looked
+    return sampled if surely and not agrees else _with_lines(looked, sampled)
+
+
+def _with_lines(looked: OwnCode, sampled: OwnCode) -> OwnCode:
+    """Return it, with lines that were timed together named by the one that takes most of them."""
+    lines = [one for one in sampled.functions if one.name.startswith("line ")]
+    named = {one.name: one for one in looked.functions}
+    for one in sorted(looked.functions, key=_widest_last):
+        inside = [line for line in lines if _lies_in(line, one)]
+        most = max(inside, key=lambda line: line.s, default=None)
+        if most is None or most.s / sampled.s * sampled.looks < _FEWEST:
+            continue
+        if most.s >= _MOST * one.s and most.low_s <= one.high_s and one.low_s <= most.high_s:
+            named[one.name] = replace(one, name=most.name, mainly=most.mainly or one.mainly)
+            lines.remove(most)
+    return replace(looked, functions=[named[one.name] for one in looked.functions])
+
+
+def _widest_last(one: OwnFunction) -> int:
+    of = _STRETCH.fullmatch(one.name)
+    if of is None or of["first"] is None:
+        return 2
+    return 1 if of["wraps"] else 0
+
+
+def _lies_in(sampled: OwnFunction, looked: OwnFunction) -> bool:
+    """Tell whether a line that stacks show may be one of those that were timed together."""
+    line, of = _LINES.match(sampled.name), _STRETCH.fullmatch(looked.name)
+    if line is None or of is None or line["file"] != of["file"]:
+        return False
+    if of["first"] is None:
+        return True
+    number, first, last = int(line["first"]), int(of["first"]), int(of["last"])
+    return number >= first or number <= last if of["wraps"] else first <= number <= last
 
 
 def _same(looked: OwnFunction, sampled: OwnFunction) -> bool:
@@ -273,7 +312,8 @@ def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str
     for node in root.calls.values():
         if node.key != loop:
             inner = _only_called(node)
-            yield f"{inner.function} ({inner.place})", node.seconds, ""
+            at = inner.file if inner.function.startswith("line ") else inner.place
+            yield f"{inner.function} ({at})", node.seconds, ""
             continue
         for child in node.calls.values():
             yield f"{child.function} ({child.place})", child.seconds, ""

@@ -59,7 +59,7 @@ class Main:
 
 
 def main_process(
-    rank: RankMetrics, run: RuleInputs, workers: int, restarting_s: float, pinning_s: float
+    rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float, pinning_s: float
 ) -> Main:
     """Read it from the steps that count.
 
@@ -92,13 +92,13 @@ def main_process(
     if steps.batches[counts].any():
         batches = max(float(steps.batches[counts].mean()), _NOTHING_ELSE)
     computes_s, threads = _computing(
-        run.step.cpu_s,
-        _making_cpu_s(run) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches,
+        facts.step.cpu_s,
+        _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches,
         not restarting_s,  # what the ends of workers take is not told from helper threads
         float(np.minimum(cpu, own).mean()) / 1e9,
         float(rest.mean()) / 1e9,
     )
-    means = {name: value for name, value in run.step.stages.items() if name not in not_own}
+    means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
     mean_s = sum(means.values())
     # where steps were only counted, of all
     target = mean_s * (float(own.sum()) / max(float(whole.sum()), 1.0))
@@ -166,13 +166,13 @@ def _computing(
     return computes_s, used_s / max(computes_s, _NOTHING_ELSE) if helps else 1.0
 
 
-def _making_cpu_s(run: RuleInputs) -> float:
+def _making_cpu_s(facts: RuleInputs) -> float:
     """Return the CPU seconds per step of those who make its batches and send them.
 
     Threads that pickle may be missing from those of the process.
     """
-    return max(run.process_cpu_s or 0.0, accounted_cpu_s(run.costs)) * (
-        run.throughput.batch_size or 0.0
+    return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (
+        facts.throughput.batch_size or 0.0
     )
 
 

@@ -51,83 +51,83 @@ _SHARING_S_PER_BYTE = 0.8e-9
 
 
 def recorded_input(
-    rank: RankMetrics, run: RuleInputs, at_own_locks: bool = False
+    rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False
 ) -> RecordedInput | Refused:
     """Read what the replay needs.
 
     Args:
         rank: of a recorded run.
-        run: of the same rank.
+        facts: of the same rank.
         at_own_locks: the locks at which samples wait are those of a library's threads, so other
             workers do not wait for them.
     """
-    unfit = _unfit(rank, run)
+    unfit = _unfit(rank, facts)
     if unfit is not None:
         return unfit
-    persistent = bool(run.setting("persistent_workers")) and not run.loader_made_again
+    persistent = bool(facts.setting("persistent_workers")) and not facts.loader_made_again
     fetches = _made(rank, persistent)
     too_few = _too_few(rank, len(fetches))
     if too_few is not None:
         return too_few
-    recorded = _read(rank, run, fetches, persistent, at_own_locks)
-    return _delayed(_locking(recorded, tensors(run)), fetches)
+    recorded = _read(rank, facts, fetches, persistent, at_own_locks)
+    return _delayed(_locking(recorded, tensors(facts)), fetches)
 
 
 def _read(
-    rank: RankMetrics, run: RuleInputs, fetches: Records, persistent: bool, at_own_locks: bool
+    rank: RankMetrics, facts: RuleInputs, fetches: Records, persistent: bool, at_own_locks: bool
 ) -> RecordedInput:
     """Return the work of batches and steps as recorded; batches wait for nothing yet."""
-    setting = _setting(run)
+    setting = _setting(facts)
     begins = starts(rank, setting.num_workers, persistent)
-    pinning, unpacking = _in_pinning_thread(run, setting.num_workers)
+    pinning, unpacking = _in_pinning_thread(facts, setting.num_workers)
     main = main_process(
         rank,
-        run,
+        facts,
         setting.num_workers,
         0.0 if persistent else _restarting_s(begins, setting.num_workers),
         pinning.cpu_s + unpacking.cpu_s,
     )
     if setting.num_workers:
-        handover = _measured_handover(rank, run, main, fetches)
+        handover = _measured_handover(rank, facts, main, fetches)
     else:
-        handover = _estimated_handover(run)
-    helpers, rate = _helpers(run), run.throughput.samples_per_s or 0.0
-    samples = (run.throughput.batch_size or 1.0) / main.batches
+        handover = _estimated_handover(facts)
+    helpers, rate = _helpers(facts), facts.throughput.samples_per_s or 0.0
+    samples = (facts.throughput.batch_size or 1.0) / main.batches
     return RecordedInput(
         setting=setting,
         persistent=persistent,
-        others_set=run.loader.settings if run.loader else {},
+        others_set=facts.loader.settings if facts.loader else {},
         batches=_batches(fetches, helpers, samples, handover.shared_s),
         steps=main.tasks(),
         receiving=handover.receiving,
         receiving_bounds=handover.receiving_bounds,
         pinning=pinning,
         unpacking=unpacking,
-        gpu_s=run.step.gpu_s / main.batches,
+        gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handover.worker_s, 0.0),
-        sharing_s=_more_to_share_s(run, samples),
-        freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(run)),
+        sharing_s=_more_to_share_s(facts, samples),
+        freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
         freed_s=handover.freed_s,
         woken_s=handover.woken_s,
         sending=_SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
-        making=_making(run),
+        making=_making(facts),
         own=main.shares,
         helpers=helpers,
-        cpus=run.effective_cpus,
-        others=_others(run),
-        disk=_disk(run, rate),
+        cpus=facts.effective_cpus,
+        others=_others(facts),
+        disk=_disk(facts, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
-        locked=0.0 if at_own_locks else _locked(run),
-        staying=0.0 if persistent else _staying_s(rank, run, fetches),
+        locked=0.0 if at_own_locks else _locked(facts),
+        staying=0.0 if persistent else _staying_s(rank, facts, fetches),
     )
 
 
-def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
+def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
     """Say why this run cannot be replayed."""
-    loader = run.loader
-    if rank.loader_elsewhere or run.loader_elsewhere:
+    loader = facts.loader
+    if rank.loader_elsewhere or facts.loader_elsewhere:
         return Refused(
             "loader_in_thread",
             "a thread of the program takes the batches from the loader; how it hands them over is "
@@ -135,7 +135,10 @@ def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
         )
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if not run.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != _STATEFUL:
+    if (
+        not facts.setting("torchs_dispatch", loader.kind == "DataLoader")
+        and loader.kind != _STATEFUL
+    ):
         return Refused(
             "not_a_dataloader",
             f"{loader.kind} does not dispatch its batches as torch's DataLoader does",
@@ -146,7 +149,7 @@ def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
             f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be "
             f"replayed",
         )
-    if run.comm is not None or _ranks(rank) > 1:
+    if facts.comm is not None or _ranks(rank) > 1:
         return Refused(
             "several_ranks",
             "a step lasts as long as that of the slowest rank, and the replay covers the loader "
@@ -157,9 +160,9 @@ def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
             "no_run_queue",
             "this kernel does not report how long threads wait for a CPU (schedstat)",
         )
-    if not run.throughput.samples_per_s:
+    if not facts.throughput.samples_per_s:
         return Refused("no_rate", "the size of the batches is unknown")
-    if run.setting("map_style") is False and _fed(rank) < _setting(run).num_workers:
+    if facts.setting("map_style") is False and _fed(rank) < _setting(facts).num_workers:
         return Refused(
             "idle_workers",
             "some workers made no batch (fewer shards than workers), and how the shards are "
@@ -196,12 +199,12 @@ def _fed(rank: RankMetrics) -> int:
     )
 
 
-def _setting(run: RuleInputs) -> Setting:
-    workers, ahead = run.setting("num_workers"), run.setting("prefetch_factor")
+def _setting(facts: RuleInputs) -> Setting:
+    workers, ahead = facts.setting("num_workers"), facts.setting("prefetch_factor")
     return Setting(
         num_workers=workers if isinstance(workers, int) else 0,
         prefetch_factor=ahead if isinstance(ahead, int) and ahead else Setting.prefetch_factor,
-        in_order=run.setting("in_order") is not False,
+        in_order=facts.setting("in_order") is not False,
     )
 
 
@@ -248,26 +251,26 @@ class _Handover:
 
 
 def _measured_handover(
-    rank: RankMetrics, run: RuleInputs, main: Main, fetches: Records
+    rank: RankMetrics, facts: RuleInputs, main: Main, fetches: Records
 ) -> _Handover:
     """Return what workers and the main process took to hand over a batch."""
-    shared_s = _sharing_s(fetches, _into_shared_s(run))
+    shared_s = _sharing_s(fetches, _into_shared_s(facts))
     return _Handover(
         worker_s=shared_s + _pickling_s(rank),
         shared_s=shared_s,
         receiving=main.receiving,
         receiving_bounds=(),
-        freed_s=freed_s(run),
+        freed_s=freed_s(facts),
         # what receiving takes at most, and was not seen there
-        woken_s=max(0.0, per_batch_s(run).high - main.receiving.alone_s),
+        woken_s=max(0.0, per_batch_s(facts).high - main.receiving.alone_s),
     )
 
 
-def _estimated_handover(run: RuleInputs) -> _Handover:
+def _estimated_handover(facts: RuleInputs) -> _Handover:
     """Return what a worker would take, at least, of a loader that has none."""
-    receiving_s = from_workers_s(run)
+    receiving_s = from_workers_s(facts)
     return _Handover(
-        worker_s=_into_shared_s(run) + _PICKLING_S,
+        worker_s=_into_shared_s(facts) + _PICKLING_S,
         shared_s=0.0,
         receiving=Task(receiving_s.middle, 0.0),
         receiving_bounds=(Task(receiving_s.low, 0.0), Task(receiving_s.high, 0.0)),
@@ -275,11 +278,11 @@ def _estimated_handover(run: RuleInputs) -> _Handover:
     )
 
 
-def _in_pinning_thread(run: RuleInputs, workers: int) -> tuple[Task, Task]:
+def _in_pinning_thread(facts: RuleInputs, workers: int) -> tuple[Task, Task]:
     """Return what a batch costs in the thread that pins: pinning it, and receiving it there."""
-    if not workers or "pin" not in run.moved:
+    if not workers or "pin" not in facts.moved:
         return NOTHING, NOTHING
-    return _moving(run, "pin"), _moving(run, "transport")
+    return _moving(facts, "pin"), _moving(facts, "transport")
 
 
 def _restarting_s(begins: Starts, workers: int) -> float:
@@ -287,10 +290,10 @@ def _restarting_s(begins: Starts, workers: int) -> float:
     return begins.worker_cpu_s * workers / begins.per_pass if begins.counted else 0.0
 
 
-def _staying_s(rank: RankMetrics, run: RuleInputs, fetches: Records) -> float:
+def _staying_s(rank: RankMetrics, facts: RuleInputs, fetches: Records) -> float:
     """Return the CPU seconds that a batch would take more in workers that stayed."""
     in_later_passes = float((fetches["number"] >> 32 > 0).mean())
-    return run.staying_s * in_later_passes - settling_cpu_s(rank.makers)
+    return facts.staying_s * in_later_passes - settling_cpu_s(rank.makers)
 
 
 def _batches(fetches: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
@@ -309,12 +312,12 @@ def _batches(fetches: Records, helpers: float, samples: float, sharing_s: float)
     ]
 
 
-def _into_shared_s(run: RuleInputs) -> float:
+def _into_shared_s(facts: RuleInputs) -> float:
     """Return the CPU seconds that collating a batch into new shared memory takes a worker.
 
     It is what that takes longer than memory that it has.
     """
-    return _SHARING_S_PER_BYTE * shared_bytes(run) + SHARING_S_PER_TENSOR * tensors(run)
+    return _SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
 
 
 def _sharing_s(fetches: Records, at_most_s: float) -> float:
@@ -326,12 +329,12 @@ def _sharing_s(fetches: Records, at_most_s: float) -> float:
     return min(at_most_s, float(np.minimum(fetches["cpu"], fetches["wall"]).mean()) / 2e9)
 
 
-def _more_to_share_s(run: RuleInputs, samples: float) -> float:
+def _more_to_share_s(facts: RuleInputs, samples: float) -> float:
     """Return the CPU seconds that a batch takes more if it is made in shared memory.
 
     Collating into it replaces the collating that was recorded.
     """
-    return max(0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(run)) - _collating_s(run) * samples)
+    return max(0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples)
 
 
 def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
@@ -388,18 +391,18 @@ def _delayed(recorded: RecordedInput, fetches: Records) -> RecordedInput:
     return late
 
 
-def _loader_bytes(run: RuleInputs) -> tuple[float, float]:
+def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
     """Return the bytes of a batch in its tensors and arrays, and those that are pickled."""
-    loader = run.loader
+    loader = facts.loader
     return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
 
 
-def _collating_s(run: RuleInputs) -> float:
+def _collating_s(facts: RuleInputs) -> float:
     """Return the CPU seconds per sample of copying it into a batch.
 
     A collate into shared memory does so at the same time.
     """
-    cost = run.costs.get("collate")
+    cost = facts.costs.get("collate")
     return (cost.cpu_s or 0.0) if cost else 0.0
 
 
@@ -412,24 +415,24 @@ def _pickling_s(rank: RankMetrics) -> float:
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
 
 
-def _moving(run: RuleInputs, stage: str) -> Task:
+def _moving(facts: RuleInputs, stage: str) -> Task:
     """Return what one batch takes in this stage."""
-    moved = run.moved.get(stage)
+    moved = facts.moved.get(stage)
     return Task((moved.cpu_s or 0.0) / moved.times, 0.0) if moved else NOTHING
 
 
-def _helpers(run: RuleInputs) -> float:
+def _helpers(facts: RuleInputs) -> float:
     """Return the CPU time of the processes that make batches over that of their known threads.
 
     It is at least 1.
     """
-    accounted = accounted_cpu_s(run.costs)
-    return max(1.0, (run.process_cpu_s or 0.0) / accounted) if accounted else 1.0
+    accounted = accounted_cpu_s(facts.costs)
+    return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
 
 
-def _making(run: RuleInputs) -> dict[str, Shares]:
-    whole = run.costs.get("total")
-    stages = {name: run.costs[name] for name in MAKING_STAGES if name in run.costs}
+def _making(facts: RuleInputs) -> dict[str, Shares]:
+    whole = facts.costs.get("total")
+    stages = {name: facts.costs[name] for name in MAKING_STAGES if name in facts.costs}
     if whole is None:
         return {}
     cpu = max(whole.cpu_s or 0.0, sum(cost.cpu_s or 0.0 for cost in stages.values())) or 1.0
@@ -440,21 +443,21 @@ def _making(run: RuleInputs) -> dict[str, Shares]:
     }
 
 
-def _others(run: RuleInputs) -> float:
+def _others(facts: RuleInputs) -> float:
     """Return how many threads of other programs want a CPU.
 
     They are more than got one where the CPUs are full, for they wait as the training's own do.
     """
-    use = run.cpus
+    use = facts.cpus
     if use is None or not use.others:
         return 0.0
     # CPUs that a quota keeps from the training: others may have them first
     hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)
-    return max(0.0, use.others - hidden) * (1 + run.waiting_cpus() / use.own if use.own else 1.0)
+    return max(0.0, use.others - hidden) * (1 + facts.waiting_cpus() / use.own if use.own else 1.0)
 
 
-def _locked(run: RuleInputs) -> float:
-    workers, total = run.workers, run.costs.get("total")
+def _locked(facts: RuleInputs) -> float:
+    workers, total = facts.workers, facts.costs.get("total")
     if (
         workers is None
         or total is None
@@ -466,6 +469,6 @@ def _locked(run: RuleInputs) -> float:
     return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)
 
 
-def _disk(run: RuleInputs, rate: float) -> float | None:
-    nbytes = (run.traffic.disk_bytes or 0.0) * rate
+def _disk(facts: RuleInputs, rate: float) -> float | None:
+    nbytes = (facts.traffic.disk_bytes or 0.0) * rate
     return nbytes if nbytes > _FEW_BYTES else None

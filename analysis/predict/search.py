@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.ledger.change import REJECTED, Change, PredictedRate, Refused
 from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
-Settings = Mapping[str, int | bool]
+_Settings = Mapping[str, int | bool]
 
 #: Of the best throughput: within it, fewer workers win, then fewer batches ahead. They cost memory,
 #: and CPUs that others could use.
@@ -20,7 +20,7 @@ _LIMITS = 3  # predictions that find out what limits the best ones, at most
 _PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
 _FEWEST = 4  # of them
 # torch's defaults
-_USUAL: Settings = {
+_USUAL: _Settings = {
     "num_workers": 0,
     "prefetch_factor": _USUAL_DEPTH,
     "in_order": True,
@@ -41,7 +41,7 @@ class Memory:
     worker_bytes: float | None
     batch_bytes: float | None
 
-    def of(self, settings: Settings) -> float | None:
+    def of(self, settings: _Settings) -> float | None:
         """Return the memory of all workers and the batches that they have ready, B.
 
         None: not known.
@@ -53,7 +53,7 @@ class Memory:
             return None
         return workers * self.worker_bytes + self.shared_of(settings)
 
-    def shared_of(self, settings: Settings) -> float:
+    def shared_of(self, settings: _Settings) -> float:
         """Return what of it is in shared memory (/dev/shm): prefetch_factor batches per worker."""
         return (
             settings.get("num_workers", 0)
@@ -88,7 +88,7 @@ class Candidate:
         memory_bytes: of workers and batches, at most. None: not known.
     """
 
-    settings: Settings
+    settings: _Settings
     predicted: PredictedRate
     memory_bytes: float | None
 
@@ -135,7 +135,7 @@ class Search:
     no_more: bool
 
     @property
-    def changes(self) -> Settings:
+    def changes(self) -> _Settings:
         """Of the best settings, those that are other than now; empty: keep them."""
         now = {**_USUAL, **self.now.settings}
         return {name: value for name, value in self.best.settings.items() if value != now[name]}
@@ -309,7 +309,7 @@ class Searcher:
             self.unpredicted = workers, candidate
         return None
 
-    def _settings(self, workers: int, depth: int) -> Settings:
+    def _settings(self, workers: int, depth: int) -> _Settings:
         if not workers:
             return {"num_workers": 0}
         order = {"in_order": bool(self.now["in_order"])} if "in_order" in self.now else {}
@@ -323,14 +323,14 @@ class Searcher:
             "persistent_workers": kept,
         }
 
-    def _fits(self, settings: Settings) -> bool:
+    def _fits(self, settings: _Settings) -> bool:
         takes, limits = self.memory.of(settings), self.limits
         in_memory = limits.memory_bytes is None or takes is None or takes <= limits.memory_bytes
         return in_memory and (
             limits.shared_bytes is None or self.memory.shared_of(settings) <= limits.shared_bytes
         )
 
-    def _candidate(self, settings: Settings, interval: bool = True) -> Candidate | Refused:
+    def _candidate(self, settings: _Settings, interval: bool = True) -> Candidate | Refused:
         rate = self._predicted(self._change(settings), interval)
         return (
             rate
@@ -343,7 +343,7 @@ class Searcher:
         exact = self._candidate(candidate.settings)
         return exact if isinstance(exact, Candidate) else candidate
 
-    def _change(self, settings: Settings) -> Change:
+    def _change(self, settings: _Settings) -> Change:
         return Change(settings=settings, cpus=self.limits.cpus)
 
     def _predicted(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
@@ -380,7 +380,7 @@ class Searcher:
         )
 
 
-def recorded_settings(settings: Mapping[str, object]) -> Settings:
+def recorded_settings(settings: Mapping[str, object]) -> _Settings:
     """Return the settings of a loader that the search varies; without workers, only num_workers."""
     names = _SEARCHED if settings.get("num_workers") else _SEARCHED[:1]
     return {name: value for name in names if isinstance(value := settings.get(name), int)}
@@ -391,7 +391,7 @@ def usual_most(cpus: float, now: int) -> int:
     return max(_FEWEST, math.ceil(_PER_CPU * cpus), now)
 
 
-def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
+def effective(settings: _Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
     """Return settings with those that they leave as recorded."""
     settings_in_effect = {**_USUAL, **recorded_settings(now), **settings}
     return settings_in_effect if settings_in_effect["num_workers"] else {"num_workers": 0}

@@ -6,6 +6,8 @@ from typing import Literal
 
 from feedline.analysis.formatting import count, seconds
 
+MIN_EXPOSED_SHARE = 0.05  # of the step: less is not worth a finding
+
 QuestionId = Literal[
     "as_it_was",
     "no_late_rank",

@@ -15,6 +15,7 @@ from feedline.analysis.measure.rank_metrics import throughput as gather_throughp
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline, fit_link
 from feedline.analysis.ranks.communication import (
+    MIN_EXPOSED_SHARE,
     Communication,
     ExposedKind,
     LateRank,
@@ -36,7 +37,6 @@ _LINKS = (2.0, 10.0)  # times as fast
 _BUCKETS_MIB = (10.0, 100.0)  # the default is 25
 _ACCUMULATE = 4
 _GB = 1e9
-MIN_EXPOSED_SHARE = 0.05  # of the step: less is not worth a finding
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import BoolArray
+from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.ranks.aligned_clocks import (
     Alignment,
     Meetings,
@@ -18,9 +18,11 @@ from feedline.analysis.ranks.aligned_clocks import (
     arrivals_of_matched,
     find_meetings,
 )
+from feedline.analysis.ranks.communication import Communication, RankParts
 from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
+from feedline.analysis.traces.trace_budget import StepBudget
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,3 +122,35 @@ def _awaited(
         )
         awaited[row[waited]] = True
     return awaited & ~message
+
+
+@dataclass(frozen=True, eq=False)
+class RankComparison:
+    """What several traces say together.
+
+    Attributes:
+        communication: for the report.
+        together: the ranks on one clock.
+        last: int64 [m]: the rank that began last, by more than the bound after the median of the
+            others, -1: none by so much; of the collectives that all ranks of their group left
+            traces of, in order of start.
+        waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and
+            another rank had not begun it.
+        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is
+            known.
+        parts: by rank.
+        phases: rank that was late -> phase -> seconds that it took longer than the median of the
+            others, most first, over all steps.
+        complete: every rank of every group left a trace: who was late can be said.
+        notes: sentences for the report.
+    """
+
+    communication: Communication
+    together: CrossRank
+    last: IntArray
+    waiting: dict[int, IntArray]
+    budgets: dict[int, StepBudget]
+    parts: dict[int, RankParts]
+    phases: dict[int, dict[str, float]]
+    complete: bool
+    notes: list[str]

@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.garbage import COLLECTING, long_collections
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
-from feedline.analysis.measure.steps import Steps, left_after, partition
+from feedline.analysis.measure.steps import Steps, left_after, steps_of
 from feedline.analysis.traces.collectives import (
     COLLECTIVE_DTYPE,
     NO_VALUE,
@@ -63,7 +63,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         RunDamaged: the training process's records are missing.
     """
     main = rank.main
-    records, steps = _in_order(main), partition(main)
+    records, steps = _in_order(main), steps_of(main)
     groups, group_index = _groups(main, records)
     names, name_index = _indices(main, records["source"])
     dtypes, dtype_index = _indices(main, records["dtype"])

@@ -4,7 +4,7 @@ They tell transfer and waiting, and what late ranks were doing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,9 +14,9 @@ from feedline.analysis.intervals import NONE, IntArray, union
 from feedline.analysis.ranks import blame
 from feedline.analysis.ranks.aligned_clocks import MIN_COMMON_ENDS, Alignment, align
 from feedline.analysis.ranks.blame import StepBlame, behind_median
-from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, RankParts
+from feedline.analysis.ranks.communication import BEFORE_TRACE, LateRank
 from feedline.analysis.ranks.comparison import describe_communication, mean_parts
-from feedline.analysis.ranks.cross_rank import CrossRank, combine
+from feedline.analysis.ranks.cross_rank import CrossRank, RankComparison, combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.numbered_collectives import Numbering, numbered
 from feedline.analysis.traces.collectives import Collectives, RankClock
@@ -109,38 +109,6 @@ def _first(matched: CollectiveTable, column: int) -> int:
     """Return the first collective of a rank."""
     there = np.flatnonzero(matched.start[:, column] != MISSING)
     return int(there[matched.start[there, column].argmin()]) if len(there) else -1
-
-
-@dataclass(frozen=True, eq=False)
-class RankComparison:
-    """What several traces say together.
-
-    Attributes:
-        communication: for the report.
-        together: the ranks on one clock.
-        last: int64 [m]: the rank that began last, by more than the bound after the median of the
-            others, -1: none by so much; of the collectives that all ranks of their group left
-            traces of, in order of start.
-        waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and
-            another rank had not begun it.
-        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is
-            known.
-        parts: by rank.
-        phases: rank that was late -> phase -> seconds that it took longer than the median of the
-            others, most first, over all steps.
-        complete: every rank of every group left a trace: who was late can be said.
-        notes: sentences for the report.
-    """
-
-    communication: Communication
-    together: CrossRank
-    last: IntArray
-    waiting: dict[int, IntArray]
-    budgets: dict[int, StepBudget]
-    parts: dict[int, RankParts]
-    phases: dict[int, dict[str, float]]
-    complete: bool
-    notes: list[str]
 
 
 def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:

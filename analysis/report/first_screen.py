@@ -4,6 +4,7 @@ At most 25 lines of 80 columns. Everything else is in the full report and in HTM
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
@@ -42,11 +43,11 @@ _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
 _BETWEEN_RANKS = "comm/"
-_REST = "the rest"
+_REST, _OTHER_CODE = "the rest", "other code"
+#: Stages whose names say too little without their description.
+_SHOWN_AS = {"gradients": "zero_grad, clipping"}
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
-_ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
-_ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
-_FREED = "if the step then gets the CPU time that samples take now"
+_ALIKE = 1.05  # times the fastest rank's step: below, all ranks' are as long
 
 
 def first_screen(report: Report) -> Document:
@@ -98,21 +99,9 @@ def _advice(report: Report) -> Iterable[Field]:
         yield Field("Fix", verdict.fix, phrases.place_beside(verdict))
     if verdict.condition:
         yield Field("", f"{sentence(verdict.condition)}.")
-    if verdict.gain is not None:
-        yield Field("Gain", phrases.rates(verdict.gain))
-        if _exceeds_input(report, verdict.gain):
-            yield Field("", _FREED)
-    elif verdict.gives:
-        yield Field("Gain", verdict.gives)
-
-
-def _exceeds_input(report: Report, gained: Gain) -> bool:
-    """Return whether a change of the input gives more than a step without any input would."""
-    rule, step = BY_ID.get(report.verdict.finding), report.step
-    if rule is None or not rule.of_input or step is None or not gained.before or not gained.after:
-        return False
-    rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
-    return rest * gained.after > _ABOVE * gained.before
+    yield from (
+        Field("" if number else "Gain", line) for number, line in enumerate(phrases.gains(report))
+    )
 
 
 def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collection[str]) -> Bars:
@@ -120,7 +109,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
 
     What the verdict calls the input is one row, with its stages below it. So is what ranks and
     garbage collections take of other stages. Time in no stage has rows by what it was spent on,
-    as far as that is known; the rest of it is the rest of the step.
+    as far as that is known; if much of it is not, that is the row of other code.
 
     Args:
         most: How many rows, besides those of parts.
@@ -136,6 +125,9 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
     if inside:
         whole[_INPUT] = sum(inside.values())
     whole |= {name: s for name, s in known if name not in whole}
+    unnamed_s = step.stages.get(OTHER, 0.0) - _named_s(ledger, {name for name, _ in known})
+    if unnamed_s >= _DIVIDED * total:
+        whole[_OTHER_CODE] = unnamed_s
     if "loss" in whole and ledger is not None and ledger.step is not None:  # what they have of it
         whole["loss"] -= sum(
             ledger.step.total_s(_in_loss(row))
@@ -151,7 +143,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
 
     def bar(name: str, s: float, of: str, inside: bool = False) -> Bar:
         figures = (*_figures(s, total, scale), *_gpu(on_gpu, name, scale))
-        return Bar(name, figures, s / total, family(of), inside)
+        return Bar(_SHOWN_AS.get(name, name), figures, s / total, family(of), inside)
 
     rows = []
     for name, s in large:
@@ -197,6 +189,15 @@ def _costly(
             if _called(row)
         ]
     return [(name, s) for name, s in known if s >= least_s]
+
+
+def _named_s(ledger: Ledger | None, known: Collection[str]) -> float:
+    """Return the seconds of time in no stage that rows of these names show."""
+    if ledger is None or ledger.step is None:
+        return 0.0
+    within = [f"{OTHER}/{path}" for path, name in _WITHIN.items() if name in known]
+    rows = [row for row in ledger.step.under(OTHER) if _called(row) in known]
+    return sum(row.s for row in rows) + ledger.step.total_s(*within)
 
 
 def _in_loss(row: LedgerRow) -> str:
@@ -267,7 +268,8 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
         shown.append(finding)
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
-    rows = [_other(finding, mean_s) for finding in asking[:_OTHERS]]
+    beside_s = _beside_s(report)
+    rows = [_other(finding, mean_s, beside_s) for finding in asking[:_OTHERS]]
     filled = [any(column) for column in zip(*rows)]
     return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
 
@@ -282,12 +284,19 @@ def _comes_alone(top: Finding) -> bool:
 def _is_told_by(finding: Finding, shown: Finding) -> bool:
     """Return whether a finding asks for what one that is shown asks for.
 
-    Samples that fill the CPUs do so where one that is shown says what of them takes long.
+    Samples that fill the CPUs do so where one that is shown says what of them takes long. So does
+    what names neither line nor setting, where one that is shown names the line of the same time.
     """
-    rule, part = BY_ID.get(finding.rule_id), {*shown.claims}
+    rule, part, claimed = BY_ID.get(finding.rule_id), {*shown.claims}, {*finding.claims}
     fills = rule is not None and rule.states is Statement.CPUS_FULL and not finding.place
-    of_a_whole = fills and bool(part) and part < {*finding.claims}
-    return (finding.fix or None) == shown.fix or of_a_whole or _is_of_the_same_code(finding, shown)
+    of_a_whole = fills and bool(part) and part < claimed
+    vague = bool(shown.place and claimed) and not finding.place and not finding.settings
+    return (
+        (finding.fix or None) == shown.fix
+        or of_a_whole
+        or (vague and claimed <= part)
+        or _is_of_the_same_code(finding, shown)
+    )
 
 
 def _is_of_the_same_code(finding: Finding, shown: Finding) -> bool:
@@ -306,11 +315,31 @@ def _file_and_line(place: str) -> tuple[str, int]:
     return (file, int(line)) if line.isdecimal() else (place, 0)
 
 
-def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
+def _beside_s(report: Report) -> float | None:
+    """Return the seconds outside the steps, per sample or step.
+
+    None: the verdict's gain is not of the whole run.
+    """
+    top, pace = leading(report.findings), report.throughput
+    if top is None or not top.outside_s or top.gain is None or not top.gain.before:
+        return None
+    steady = pace.of_all_ranks or pace.steps_per_s
+    return 1 / top.gain.before - 1 / steady if steady else None
+
+
+def _of_whole_run(gained: Gain, beside_s: float) -> Gain:
+    """Return what a gain of the steps is of the whole run."""
+    rates = (1 / (beside_s + 1 / each) if each else None for each in (gained.before, gained.after))
+    before, after = rates
+    return replace(gained, before=before, after=after)
+
+
+def _other(finding: Finding, mean_s: float, beside_s: float | None) -> tuple[str, str, str]:
     gained = finding.gain
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
-        then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
+        told = gained if beside_s is None else _of_whole_run(gained, beside_s)
+        then = f"{rate(told.before or 0.0)} -> {phrases.rate_after(told)}"
     return _whole_action(finding), finding.place or ("" if then else _weight(finding, mean_s)), then
 
 

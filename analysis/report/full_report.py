@@ -1,4 +1,4 @@
-"""All of a report as a document: the conclusion, then everything that it is from.
+"""What the conclusion of a report is from, as blocks of a document.
 
 A part that would say nothing is left out.
 """
@@ -30,7 +30,6 @@ from feedline.analysis.report.document import (
     Bar,
     Bars,
     Block,
-    Document,
     Field,
     Fields,
     Headline,
@@ -38,10 +37,8 @@ from feedline.analysis.report.document import (
     Note,
     Section,
     Table,
-    Title,
 )
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, QUEUE_KEY
-from feedline.analysis.report.first_screen import conclusion
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import family
 from feedline.analysis.traces import kernel_names
@@ -53,14 +50,8 @@ _LONGEST_KERNEL = 40  # characters
 _TONES = {"high": "bad", "low": "unsure"}
 
 
-def full_report(report: Report) -> Document:
-    """Return all of the report, without the lines that say where files are."""
-    return Document(tuple(_blocks(report)))
-
-
-def _blocks(report: Report) -> Iterator[Block]:
-    yield Title(tuple(phrases.about(report.run)))
-    yield from conclusion(report)
+def details(report: Report) -> Iterator[Block]:
+    """Yield what the conclusion is from, without the lines that say where files are."""
     if report.step and report.step.boundary != "none":
         yield Note(" · ".join([*phrases.pace(report), phrases.steps(report.throughput)]))
     if said := phrases.ranks(report):

@@ -33,10 +33,10 @@ _SMALL = 0.01  # of the time: rows below it are left out
 _TEXT = 32  # characters of a line that are shown
 _ROWS, _WORKER_ROWS, _PROCESSES = 6, 3, 8
 
-LineAt = Callable[[str], str]
+_LineAt = Callable[[str], str]
 
 
-def document(report: AttachedReport, line_at: LineAt) -> Document:
+def document(report: AttachedReport, line_at: _LineAt) -> Document:
     """Return what was seen.
 
     Args:
@@ -45,7 +45,7 @@ def document(report: AttachedReport, line_at: LineAt) -> Document:
     return Document(tuple(_blocks(report, line_at)))
 
 
-def _blocks(report: AttachedReport, line_at: LineAt) -> Iterable[Block]:
+def _blocks(report: AttachedReport, line_at: _LineAt) -> Iterable[Block]:
     yield Title(
         (
             report.name,
@@ -84,7 +84,7 @@ def _workers(report: AttachedReport) -> tuple[str, ...]:
     return (f"{counted(at_once, 'worker')}, started again ({len(seen)} seen)",)
 
 
-def _advice(report: AttachedReport, line_at: LineAt) -> Iterable[Field]:
+def _advice(report: AttachedReport, line_at: _LineAt) -> Iterable[Field]:
     text = line_at(report.place) if report.stuck else ""
     if text:
         yield Field("Line", f"`{_cut(text)}`", report.place)
@@ -111,7 +111,7 @@ def _bars(name: str, rows: dict[str, SampledShare], most: int) -> Bars:
     )
 
 
-def _standing(report: AttachedReport, line_at: LineAt) -> Table:
+def _standing(report: AttachedReport, line_at: _LineAt) -> Table:
     rows = [
         (process.name, str(process.pid), process.doing) for process in report.processes[:_PROCESSES]
     ]

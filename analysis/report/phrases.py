@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.headline import how
@@ -29,6 +30,7 @@ from feedline.analysis.ledger.finding import (
     predicted_gain,
 )
 from feedline.analysis.ledger.finding import cost as cost_of
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
@@ -40,6 +42,7 @@ from feedline.analysis.measure.model import (
     Throughput,
     Workers,
 )
+from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.ranks.communication import (
     Prediction,
@@ -99,6 +102,9 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
+_FREED = "The step itself gets faster too: samples then take less of its CPUs."
+_ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
+
 #: How the gradients behind the noise scale were seen.
 NOISE = {
     "ddp": "DDP's all-reduce of gradients",
@@ -215,6 +221,34 @@ def gain(finding: Finding, report: Report) -> str:
         return f"{both} {_supposing(finding)} (a lower bound: more of its time was not measured)"
     more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.OR_MORE else ""
     return f"{both} {_supposing(finding)} (an estimate from its share of the time{more})"
+
+
+def gains(report: Report) -> Sequence[str]:
+    """Return what the verdict's fix gives, in lines; empty: that is not known."""
+    verdict = report.verdict
+    if verdict.gain is None:
+        return [verdict.gives] if verdict.gives else []
+    told = rates(verdict.gain)
+    if _exceeds_input(report, verdict.gain):
+        return [told, _FREED]
+    return [" ".join(filter(None, (told, _supposed(verdict.gain, verdict.finding))))]
+
+
+def _exceeds_input(report: Report, gained: Gain) -> bool:
+    """Return whether a change of the input gives more than a step without any input would."""
+    rule, step = BY_ID.get(report.verdict.finding), report.step
+    if rule is None or not rule.of_input or step is None or not gained.before or not gained.after:
+        return False
+    rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
+    return rest * gained.after > _ABOVE * gained.before
+
+
+def _supposed(gained: Gain, rule_id: str) -> str:
+    """Return what an estimate supposes; empty: it is none, or supposes that its cost is gone."""
+    rule = BY_ID.get(rule_id)
+    if rule is None or gained.kind is not GainKind.ABOUT or rule.supposing == Rule.supposing:
+        return ""
+    return rule.supposing
 
 
 def _supposing(finding: Finding) -> str:

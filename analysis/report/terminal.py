@@ -13,10 +13,10 @@ from pathlib import Path
 from feedline.analysis.explain.model import Report
 from feedline.analysis.report import document_text, phrases
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.document import Document
+from feedline.analysis.report.document import Document, Title
 from feedline.analysis.report.document_text import WIDTH
-from feedline.analysis.report.first_screen import first_screen, places
-from feedline.analysis.report.full_report import full_report
+from feedline.analysis.report.first_screen import conclusion, first_screen, places
+from feedline.analysis.report.full_report import details
 from feedline.profiler.printable import printable_in
 
 _NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
@@ -46,9 +46,14 @@ def show(
         run: its folder, for who may know where it is; None: as the report has it, perhaps masked.
     """
     report = printable_in(report)
-    said = full_report(report) if full else first_screen(report)
+    said = _full_report(report) if full else first_screen(report)
     end = places(list(_places(report, files, full, run)))
     document_text.show(Document((*said.blocks, end)), console)
+
+
+def _full_report(report: Report) -> Document:
+    about = Title(tuple(phrases.about(report.run)))
+    return Document((about, *conclusion(report), *details(report)))
 
 
 def _places(

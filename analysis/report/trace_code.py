@@ -17,7 +17,7 @@ from feedline.analysis.measure.code_places import IDLE, MAKING, OTHER, standing
 from feedline.analysis.measure.roles import inside_process
 from feedline.analysis.traces.perfetto import PerfettoRank, span_line
 from feedline.profiler.store.sampled_stacks import StackFrame
-from feedline.profiler.store.stacks import Stretch
+from feedline.profiler.store.stacks_reader import Stretch
 
 #: From a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns.
 Clock = Callable[[IntArray], IntArray]

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.own_functions import NAMED
 from feedline.analysis.measure.counted_steps import Estimate
 from feedline.analysis.measure.machine_use import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.steps import left_after, partition
+from feedline.analysis.measure.steps import left_after, steps_of
 from feedline.analysis.ranks.read_collectives import readable_collectives
 from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
@@ -73,7 +73,7 @@ def _pace_of(rank: Rank) -> _Pace | None:
         RunDamaged: the records are missing.
     """
     main = rank.main
-    steps = partition(main)
+    steps = steps_of(main)
     if steps is None or not len(steps.wall):
         return None
     first, rate = first_step(main, steps), throughput_of(main, steps)

@@ -80,7 +80,7 @@ class AttachCommand:
 def _save_folder(folder: Path, seen: "Attached") -> list[Path]:
     """Write what was seen into a folder that was prepared; return the files. Raises OutputError."""
     from feedline.analysis.report.json_report import plain
-    from feedline.analysis.report.stacks import collapsed, speedscope
+    from feedline.analysis.report.stack_files import collapsed, speedscope
 
     texts = (
         json.dumps(plain(seen.report), indent=1),

@@ -139,8 +139,6 @@ class RunCommand:
         from feedline.profiler.follow.noticing import follow
         from feedline.profiler.follow.reporting import report
         from feedline.profiler.session.overrides import Overrides
-        from feedline.profiler.session.session import Session
-        from feedline.profiler.session.stop_after import StopAfter
 
         fixes = _Fixes(args.fix) if args.fix is not None else None
         overrides = Overrides(args.settings, args.set_at, args.strict) if args.settings else None
@@ -152,19 +150,7 @@ class RunCommand:
         if first:
             _check_json_file(args)
         try:
-            session = Session(
-                path,
-                [args.script, *args.args],
-                args.force,
-                args.strict,
-                args.sample_interval,
-                args.torch_profiler,
-                changes,
-                args.record_argv,
-                follows=True,
-                stop_after=StopAfter.parse(args.stop_after) if args.stop_after else None,
-                stacks=args.stacks,
-            )
+            session = _session(args, path, changes)
         except Exception as error:
             # whatever is wrong with recording, the training runs; but not without a change that was
             # asked for
@@ -186,6 +172,28 @@ class RunCommand:
             if first:
                 report(recording)
         return exit_like(ended)
+
+
+def _session(
+    args: argparse.Namespace, path: Path, changes: "list[_Fixes | Overrides]"
+) -> "Session":
+    """Begin to record into this folder, with the changes that were asked for."""
+    from feedline.profiler.session.session import Session
+    from feedline.profiler.session.stop_after import StopAfter
+
+    return Session(
+        path,
+        [args.script, *args.args],
+        args.force,
+        args.strict,
+        args.sample_interval,
+        args.torch_profiler,
+        changes,
+        args.record_argv,
+        follows=True,
+        stop_after=StopAfter.parse(args.stop_after) if args.stop_after else None,
+        stacks=args.stacks,
+    )
 
 
 def _add_recording(group: argparse._ActionsContainer) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare.comparison import (
+from feedline.pipelines.compare.comparison_result import (
     MIN_ROUNDS,
     Compute,
     LoaderRow,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from feedline.pipelines.compare.comparison import Compute, Epoch, EpochPart, StageCosts
+from feedline.pipelines.compare.comparison_result import Compute, Epoch, EpochPart, StageCosts
 from feedline.pipelines.loaders import pillow_loaders
 from feedline.pipelines.loaders.image_samples import ImageSamples
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoader

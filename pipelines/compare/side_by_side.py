@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from feedline.pipelines.compare import choice
-from feedline.pipelines.compare.comparison import Comparison, Compute, LoaderRow, PixelDifference
+from feedline.pipelines.compare.comparison_result import (
+    Comparison,
+    Compute,
+    LoaderRow,
+    PixelDifference,
+)
 from feedline.pipelines.compare.loader_timing import (
     batches_ahead,
     evict_photos,

@@ -1,7 +1,7 @@
 """Where another process that runs the same Python keeps the states of its threads.
 
 Both have mapped the same file: what is at some distance from its beginning here is there too.
-Other offsets are found by looking in this process, as stacks/layout.py does.
+Other offsets are found by looking in this process, as stacks/interpreter_layout.py does.
 """
 
 import bisect
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedline.profiler import proc
-from feedline.profiler.stacks.layout import (
+from feedline.profiler.stacks.interpreter_layout import (
     Layout,
     UnknownLayout,
     c_function,

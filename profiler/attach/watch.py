@@ -25,7 +25,7 @@ from feedline.profiler.attach.watched import (
 from feedline.profiler.errors import NotPermitted, ProcessNotFound
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN, blocked_by
 from feedline.profiler.samplers.processes import descendants
-from feedline.profiler.stacks.layout import UnknownLayout
+from feedline.profiler.stacks.interpreter_layout import UnknownLayout
 from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.wake_soon import run_soon_after_waking
 

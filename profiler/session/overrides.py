@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.store.manifest import OVERRIDES_HOOK
 
 if TYPE_CHECKING:
     from feedline.profiler.taps.loader_override import LoaderOverride
 
-OVERRIDES_HOOK = "DataLoader arguments"  # of the hook
 #: Module whose import is awaited -> the module of a loader, and its name.
 _LOADERS = {
     "torch": ("torch.utils.data", "DataLoader"),

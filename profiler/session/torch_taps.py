@@ -22,7 +22,7 @@ from feedline.profiler.taps.loader import TORCH, LoaderTaps, attach_pin
 from feedline.profiler.taps.patch import Patches
 
 
-class TorchTap(NamedTuple):
+class _TorchTap(NamedTuple):
     """A tap to attach.
 
     Attributes:
@@ -41,7 +41,7 @@ def torch_taps(
     report: ReportHook,
     report_setup: Callable[[dict[str, object]], None],
     when_imported: WhenImported,
-) -> list[TorchTap]:
+) -> list[_TorchTap]:
     """Return all of them.
 
     Args:
@@ -51,29 +51,29 @@ def torch_taps(
         when_imported: calls a function once a library is imported.
     """
     return [
-        TorchTap("DataLoader", "epochs, waits, batches, workers", partial(loaders.attach, TORCH)),
-        TorchTap("fetcher", "samples, collate, file traffic, in any worker", fetch.attach),
-        TorchTap("pin_memory", "copies to pinned memory", attach_pin),
-        TorchTap("nn.Module", "forward and loss of the outermost module", training.attach_forward),
-        TorchTap("autograd", "backward", training.attach_backward),
-        TorchTap("optimizer", "updates, which delimit the steps", training.attach_optimizer),
-        TorchTap(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients),
-        TorchTap(flops.NAME, flops.GIVES, lambda _: flops.FlopTap(report).stop),
-        TorchTap(
+        _TorchTap("DataLoader", "epochs, waits, batches, workers", partial(loaders.attach, TORCH)),
+        _TorchTap("fetcher", "samples, collate, file traffic, in any worker", fetch.attach),
+        _TorchTap("pin_memory", "copies to pinned memory", attach_pin),
+        _TorchTap("nn.Module", "forward and loss of the outermost module", training.attach_forward),
+        _TorchTap("autograd", "backward", training.attach_backward),
+        _TorchTap("optimizer", "updates, which delimit the steps", training.attach_optimizer),
+        _TorchTap(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients),
+        _TorchTap(flops.NAME, flops.GIVES, lambda _: flops.FlopTap(report).stop),
+        _TorchTap(
             convergence.NAME,
             convergence.GIVES,
             lambda patches: convergence.attach(report, patches, report_setup, when_imported),
         ),
-        TorchTap(graphs.NAME, graphs.GIVES, graphs.GraphTap().attach),
-        TorchTap(contents.NAME, contents.GIVES, contents.ContentTap().attach),
-        TorchTap(garbage.NAME, garbage.GIVES, garbage.GarbageTap().attach),
-        TorchTap("torch.save", "checkpoints", training.attach_checkpoint),
-        TorchTap("Tensor.to", "copies between devices", training.attach_copies),
-        TorchTap(own_code.NAME, own_code.GIVES, lambda _: own_code.attach()),
-        TorchTap(
+        _TorchTap(graphs.NAME, graphs.GIVES, graphs.GraphTap().attach),
+        _TorchTap(contents.NAME, contents.GIVES, contents.ContentTap().attach),
+        _TorchTap(garbage.NAME, garbage.GIVES, garbage.GarbageTap().attach),
+        _TorchTap("torch.save", "checkpoints", training.attach_checkpoint),
+        _TorchTap("Tensor.to", "copies between devices", training.attach_copies),
+        _TorchTap(own_code.NAME, own_code.GIVES, lambda _: own_code.attach()),
+        _TorchTap(
             collectives.COLLECTIVES_HOOK, collectives.GIVES, partial(collectives.attach, report)
         ),
-        TorchTap(
+        _TorchTap(
             "rests",
             "if steps are short: some windows are recorded in full, the others only counted",
             recording_schedule.attach,

@@ -22,7 +22,7 @@ from typing import Any
 from feedline.profiler import proc
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import owned
-from feedline.profiler.stacks.layout import Layout
+from feedline.profiler.stacks.interpreter_layout import Layout
 from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
 from feedline.profiler.stacks.stack_log import LogFull, StackLog

@@ -1,4 +1,4 @@
-"""Writes stacks.log, which store/stacks.py reads.
+"""Writes stacks.log, which store/stacks_reader.py reads.
 
 It counts how often each stack was seen, and writes the counts of a stretch of time together.
 """

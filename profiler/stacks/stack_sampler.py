@@ -16,7 +16,7 @@ from feedline.profiler import masks, proc
 from feedline.profiler.files import owned
 from feedline.profiler.message import TURNED_OFF, Message, ReportHook
 from feedline.profiler.stacks import targets
-from feedline.profiler.stacks.layout import UnknownLayout, find_layout
+from feedline.profiler.stacks.interpreter_layout import UnknownLayout, find_layout
 from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.stacks.thread_stacks import Torn, reads_truly
 from feedline.profiler.store.stack_format import LOG, MAIN, helper_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from feedline.profiler import proc
 from feedline.profiler.fail_open import fail_open
 from feedline.profiler.files import owned
-from feedline.profiler.stacks.layout import code_type, thread_states
+from feedline.profiler.stacks.interpreter_layout import code_type, thread_states
 from feedline.profiler.stacks.memory_access import allow
 from feedline.profiler.store.stack_format import LOG, helper_of
 

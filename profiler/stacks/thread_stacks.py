@@ -10,7 +10,12 @@ import traceback
 from collections import OrderedDict
 from typing import NamedTuple
 
-from feedline.profiler.stacks.layout import Layout, ParkedThread, code_type, thread_states
+from feedline.profiler.stacks.interpreter_layout import (
+    Layout,
+    ParkedThread,
+    code_type,
+    thread_states,
+)
 from feedline.profiler.stacks.memory_access import ProcessMemory
 
 _STATE_WORDS = 96

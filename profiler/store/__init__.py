@@ -7,6 +7,6 @@ RUN/
     events.parquet        after a run that ended: all segments in one (compact.py)
     totals.parquet        sums and histograms over every record, also those that a long run forgot
     gauges.bin, .json     the machine, sampled
-    stacks.log            which lines of code ran, sampled (stacks.py)
+    stacks.log            which lines of code ran, sampled (stacks_reader.py)
   report.html, report.json, trace.json.gz
 """

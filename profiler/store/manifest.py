@@ -14,6 +14,7 @@ from feedline.profiler.files.bounded import MOST_JSON, json_of, one_line, whole
 from feedline.profiler.store.layout import MANIFEST
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
+OVERRIDES_HOOK = "DataLoader arguments"  # what acts for ``--set``
 _SCHEMA_VERSION = 1
 
 

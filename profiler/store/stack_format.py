@@ -1,6 +1,6 @@
 """The file of sampled stacks in a rank's folder, as far as its writer needs to know it.
 
-stacks.py beside it describes it.
+stacks_reader.py beside it describes it.
 """
 
 from pathlib import Path

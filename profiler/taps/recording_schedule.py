@@ -146,7 +146,7 @@ class SamplingPause:
 
     def __init__(
         self,
-        schedule: "RecordingSchedule",
+        schedule: "_RecordingSchedule",
         segment: Segment,
         begun: int,
         steps: int,
@@ -257,7 +257,7 @@ class SamplingPause:
             self.segment.end(place, Stage.TAKEN, *self.batches_during_pause[loader])
 
 
-class RecordingSchedule:
+class _RecordingSchedule:
     """Decides after each update whether the next step is recorded.
 
     Attributes:
@@ -471,7 +471,7 @@ class RecordingSchedule:
         self.forwards_without_gradients, self.evaluation_announced = 0, False
 
 
-schedule = RecordingSchedule()
+schedule = _RecordingSchedule()
 
 
 def _has_compiled() -> bool:

@@ -113,15 +113,16 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
         place = f"{place}:{code.co_firstlineno}"
     elif around:
         name = (
-            f"loop around line {lines[0]}"
+            f"the loop around line {lines[0]}"
             if lines[0] == lines[1]
-            else f"loop from line {lines[0]} around to {lines[1]}"
+            else f"lines {lines[0]} to {lines[1]} of the next pass"
         )
     else:
         name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
-        library = masks.library(code.co_filename)
-        place = f"{f'{library}…/' if library else ''}{place.rpartition('/')[2]}"
+        library, file = masks.library(code.co_filename), place.rpartition("/")[2]
+        spare = NAME_BYTES - len(f"{name} (…/{file})".encode())
+        place = f"{library[: max(spare, 2)]}…/{file}" if library else file
     room = NAME_BYTES - len(" ()")
     if lines is None:
         name = _cut(name, max(room - len(place.encode()), 8))

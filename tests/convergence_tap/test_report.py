@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedline.analysis.explain.build import build
-from feedline.analysis.report import trace
+from feedline.analysis.report import perfetto_trace
 from feedline.profiler.store.trainings import open_run
 
 
@@ -26,7 +26,7 @@ def test_a_healthy_training_hears_of_its_speed_and_has_curves(two_ranks):
 
 def test_the_trace_draws_the_loss_as_a_curve_and_no_number_as_a_span(two_ranks, tmp_path):
     run = open_run(two_ranks / "ddp")
-    trace.write(run, tmp_path / "one.trace.json")
+    perfetto_trace.write(run, tmp_path / "one.trace.json")
     events = json.loads((tmp_path / "one.trace.json").read_text())["traceEvents"]
 
     drawn = [

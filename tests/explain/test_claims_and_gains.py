@@ -19,7 +19,7 @@ from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Setting
@@ -48,12 +48,12 @@ def stored(place: Path) -> list[tuple[TrainingInput, list[Finding]]]:
     ]
 
 
-def rows_s(finding: Finding, run: RuleInputs) -> float:
+def rows_s(finding: Finding, facts: RuleInputs) -> float:
     """Seconds of a step that the rows of a claim stand for, at most.
 
     Rows of samples stand for what the step spends on its input.
     """
-    rows, claim = run.rows, claimed(finding, run.rows)
+    rows, claim = facts.rows, claimed(finding, facts.rows)
     own = {where for where in claim if not where.startswith("sample/")}
     rule = BY_ID.get(finding.rule_id)
     if len(own) < len(claim) or rule is not None and rule.of_input:
@@ -61,14 +61,14 @@ def rows_s(finding: Finding, run: RuleInputs) -> float:
     return sum(rows[where] for where in own)
 
 
-def exceeding(findings: list[Finding], run: RuleInputs) -> dict[str, tuple[float, float]]:
+def exceeding(findings: list[Finding], facts: RuleInputs) -> dict[str, tuple[float, float]]:
     """Estimates and bounds above their rows: what each costs, and the rows, s."""
     return {
-        finding.rule_id: (finding.cost_s, rows_s(finding, run))
+        finding.rule_id: (finding.cost_s, rows_s(finding, facts))
         for finding in findings
         if finding.cost_kind in CAPPED
         and finding.rule_id not in NOT_ROWS
-        and finding.cost_s > rows_s(finding, run) * (1 + 1e-9)
+        and finding.cost_s > rows_s(finding, facts) * (1 + 1e-9)
     }
 
 
@@ -90,10 +90,10 @@ def test_what_costs_time_in_a_stored_run_has_rows(place):
                 assert not finding.cost_s or claimed(finding, inputs.facts.rows), finding.rule_id
 
 
-def coherent(run: RuleInputs) -> bool:
+def coherent(facts: RuleInputs) -> bool:
     """Whether the share of the input is that of the stages, as in every recording."""
-    steady_s = sum(run.step.stages.get(name, 0.0) for name in INPUT)
-    return run.wait_share * run.step.mean_s <= steady_s * (1 + 1e-9)
+    steady_s = sum(facts.step.stages.get(name, 0.0) for name in INPUT)
+    return facts.wait_share * facts.step.mean_s <= steady_s * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=100)
@@ -113,17 +113,17 @@ def test_an_estimate_above_its_rows_would_be_noticed():
 
 
 def without_stage(
-    stage: str, run: RuleInputs, rate: PredictedRate
+    stage: str, facts: RuleInputs, rate: PredictedRate
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """What a step is shorter by without a stage of its samples, s: by the rows, and replayed.
 
     By the rows, it is more where the first batch of a pass, too, is made without it.
     """
-    whole, mean_s = cpus.total(run), run.step.mean_s
+    whole, mean_s = sample.total(facts), facts.step.mean_s
     assert whole is not None
-    share = run.costs[stage].wall_s / whole.wall_s
-    least_s = spared_s(run, share)
-    first_s = run.step.waits.get("first_batch", 0.0) + run.step.stages.get("epoch_start", 0.0)
+    share = facts.costs[stage].wall_s / whole.wall_s
+    least_s = spared_s(facts, share)
+    first_s = facts.step.waits.get("first_batch", 0.0) + facts.step.stages.get("epoch_start", 0.0)
     replayed = (mean_s * (1 - rate.before / rate.low), mean_s * (1 - rate.before / rate.high))
     return (least_s, least_s + share * first_s), replayed
 
@@ -137,7 +137,7 @@ def replayable(place: Path) -> list[tuple[RuleInputs, str, PredictedRate]]:
     found = []
     for inputs, _ in stored(place):
         run, predictions = inputs.facts, inputs.predictions
-        if run is None or predictions is None or cpus.total(run) is None or cpus.queueing(run):
+        if run is None or predictions is None or sample.total(run) is None or cpus.queueing(run):
             continue
         for stage in run.costs.keys() & MAKING_STAGES:
             rate = predictions.replay(Change(stages={stage: GONE}))

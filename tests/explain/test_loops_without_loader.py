@@ -10,7 +10,7 @@ from measure.made_up_records import MadeUp
 
 import feedline
 from feedline.analysis.explain.build import build
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.store.trainings import open_run
 
 
@@ -25,7 +25,7 @@ def test_a_loop_that_infers_without_a_loader_is_evaluation():
     for call in range(5):
         main.forward(200 + 20 * call, 210 + 20 * call, grad=False)
     trained(main, 300)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert steps.boundaries.evaluation.tolist() == [[200, 290]]
     assert steps.wall.tolist() == [60, 100, 110]
@@ -40,7 +40,7 @@ def test_a_rollout_before_several_updates_is_no_forward_of_theirs():
             main.forward(at + 20 * call, at + 10 + 20 * call, grad=False)
         for update in range(4):
             trained(main, at + 200 + 100 * update)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert steps.boundaries.evaluation.tolist() == [[0, 150], [1000, 1150]]
     assert steps.stages["forward"].tolist() == [20] * 8
@@ -52,7 +52,7 @@ def test_a_teacher_that_every_step_asks_twice_is_part_of_it():
         at = 100 * step
         main.forward(at, at + 10, grad=False).forward(at + 12, at + 22, grad=False)
         trained(main, at + 30)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert len(steps.boundaries.evaluation) == 0
     assert steps.stages["forward"].tolist() == [40] * 4
@@ -64,7 +64,7 @@ def test_a_program_that_only_infers_does_not_evaluate():
         main.next(100 * batch, 100 * batch + 10, batch).forward(
             100 * batch + 10, 100 * batch + 60, grad=False
         )
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert steps is None or steps.boundaries.by == "loader"
 

@@ -19,7 +19,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.cpus import queueing
 from feedline.analysis.measure.batch_making import busy_shares, without_batches
-from feedline.analysis.measure.stream_workers import Parts
+from feedline.analysis.measure.clues import Parts
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
 from feedline.analysis.rules.input import too_few_workers, workers_without_data

@@ -16,7 +16,7 @@ from warm_python import WarmPython
 from feedline.analysis import report as reports
 from feedline.analysis.explain import build
 from feedline.analysis.explain.model import Report
-from feedline.analysis.report import terminal, trace
+from feedline.analysis.report import perfetto_trace, terminal
 from feedline.analysis.report.console import Console
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.trainings import open_run
@@ -61,7 +61,7 @@ def look(run: Path) -> Report | FeedlineError:
     terminal.show(report, Console(file=io.StringIO()))
     for name in ("report.html", "report.json"):
         reports.write(report, run / name)
-    trace.write(opened, run / "trace.json.gz")
+    perfetto_trace.write(opened, run / "trace.json.gz")
     return report
 
 

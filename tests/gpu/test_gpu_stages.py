@@ -10,7 +10,7 @@ import pytest
 from gpu.made_up import MS
 
 from feedline.analysis.explain.build import build
-from feedline.analysis.report import html_report, terminal, trace
+from feedline.analysis.report import html_report, perfetto_trace, terminal
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.session.session import Session
@@ -104,7 +104,7 @@ def test_the_html_report_has_a_bar_for_the_gpu_only_where_one_was_timed(tmp_path
 
 
 def test_the_trace_has_a_track_for_the_gpu(tmp_path):
-    trace.write(record(tmp_path / "run"), tmp_path / "a.trace.json")
+    perfetto_trace.write(record(tmp_path / "run"), tmp_path / "a.trace.json")
     found = json.loads((tmp_path / "a.trace.json").read_text())["traceEvents"]
 
     (track,) = {

@@ -9,7 +9,7 @@ from own_code.conftest import one_thread as one_thread
 from own_code.conftest import recorded as recorded
 from torch.nn.utils import clip_grad_norm_
 
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Flag, Stage
 
 
@@ -148,7 +148,7 @@ def test_the_loss_between_a_forward_and_its_backward_is_one_where_zero_grad_is_c
             at + 65, at + 75
         )
 
-    found = partition(main.process())
+    found = steps_of(main.process())
 
     assert found.stages["loss"].tolist() == 8 * [16] and found.stages["gradients"].tolist() == 8 * [
         7

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.rows import step_rows
 from feedline.analysis.measure.garbage import long_collections
 from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Stage
 
 MS = 1_000_000
@@ -36,7 +36,7 @@ def trained(*collections, steps=10):
 
 
 def by_stage(run):
-    return {name: ns.sum() / MS for name, ns in partition(run.process()).collecting.items()}
+    return {name: ns.sum() / MS for name, ns in steps_of(run.process()).collecting.items()}
 
 
 def test_each_collection_belongs_to_the_stage_that_it_runs_in():

@@ -6,7 +6,7 @@ import pytest
 
 from feedline.pipelines.compare import choice
 from feedline.pipelines.compare.choice import predict_training_rate
-from feedline.pipelines.compare.comparison import (
+from feedline.pipelines.compare.comparison_result import (
     Compute,
     Epoch,
     EpochPart,

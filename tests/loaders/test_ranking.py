@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from feedline.pipelines.compare.comparison import (
+from feedline.pipelines.compare.comparison_result import (
     EpochPart,
     LoaderRow,
     median_interval,

@@ -9,7 +9,7 @@ from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.memory import growths
 from feedline.analysis.measure.model import Gauge, Holder
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Stage
 
 S = 1_000_000_000
@@ -32,7 +32,7 @@ def grown(*gauges, looks=()):
         run.span(Stage.KEPT, number, number, nbytes=graphs, extra=alive)
     main = run.process()
     available = gauge("memory/available", np.full(31, 20_000 * MB))
-    return growths(main, partition(main), Counted.of(main), [*gauges, available], 0, SourceLines())
+    return growths(main, steps_of(main), Counted.of(main), [*gauges, available], 0, SourceLines())
 
 
 def main_by(per_second, noise=0.0, until=31):

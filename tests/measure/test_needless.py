@@ -14,7 +14,7 @@ from feedline.analysis.measure.needless import (
     padding,
 )
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import DENORMAL, PADDING, Flag, Stage
 
 MS = 1_000_000
@@ -105,7 +105,7 @@ def slowing(slow_ms, *looks):
         run.update(at + took - 10, at + took)
         at += took
     main = run.process()
-    steps = partition(main)
+    steps = steps_of(main)
     return denormal(main, steps.start, steps.wall, 100)
 
 
@@ -148,7 +148,7 @@ def calling(calls, samples, batches=1, flags=Flag.TRAINING | Flag.GRAD, last=Non
         run.backward(at, at + MS).update(at + MS, at + 2 * MS)
         at += 2 * MS
     main = run.process()
-    steps = partition(main)
+    steps = steps_of(main)
     assert steps is not None
     return one_by_one(main, steps)
 

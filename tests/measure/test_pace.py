@@ -4,7 +4,7 @@ import pytest
 from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.pace import throughput_of
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 
 
 def trained(main, at):
@@ -22,7 +22,7 @@ def test_steps_that_all_train_on_one_batch_have_no_samples_per_second(each, per_
         trained(main, 100 * step)
     process = main.process()
 
-    found = throughput_of(process, partition(process))
+    found = throughput_of(process, steps_of(process))
 
     assert found.batch_size == per_step and (found.samples_per_s is None) is not each
     assert found.steps == 20 and found.steps_per_s

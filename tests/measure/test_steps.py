@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Stage
 
 
 def edges(main):
-    steps = partition(main.process())
+    steps = steps_of(main.process())
     return list(zip(steps.start.tolist(), (steps.start + steps.wall).tolist()))
 
 
@@ -30,7 +30,7 @@ def test_a_plain_loop_is_cut_where_the_loader_is_asked():
 
 
 def test_a_time_lies_in_a_step_from_its_begin_to_before_its_end():
-    boundaries = partition(plain(plain(MadeUp(), 0, 0), 100, 1).process()).boundaries
+    boundaries = steps_of(plain(plain(MadeUp(), 0, 0), 100, 1).process()).boundaries
 
     steps = boundaries.step_of(np.array([-1, 0, 99, 100, 174, 175]))
 
@@ -39,7 +39,7 @@ def test_a_time_lies_in_a_step_from_its_begin_to_before_its_end():
 
 def test_the_partition_sums_to_the_step():
     main = plain(plain(MadeUp(), 0, 0), 100, 1)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     first = {name: int(values[0]) for name, values in steps.stages.items()}
     assert first == {
@@ -59,7 +59,7 @@ def test_gradient_accumulation_makes_one_step_of_several_batches():
         at = step * 200
         main.next(at, at + 5, 2 * step).forward(at + 5, at + 20).backward(at + 20, at + 50)
         plain(main, at + 100, 2 * step + 1)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert edges(main) == [(0, 200), (200, 375)]
     assert steps.batches.tolist() == [2, 2]
@@ -98,7 +98,7 @@ def test_evaluation_is_no_part_of_a_step():
         )
     main.end(150, 152, loader=1)
     plain(main, 160, 1)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert steps.boundaries.evaluation.tolist() == [[100, 160]]
     assert steps.boundaries.training_loaders == {0}
@@ -110,7 +110,7 @@ def test_evaluation_on_the_training_loader_is_told_apart():
     main = plain(MadeUp(), 0, 0)
     main.next(100, 105, 0).forward(105, 115, grad=False).end(118, 120)
     plain(main, 130, 1)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert steps.boundaries.evaluation.tolist() == [[100, 118]]
     assert steps.batches.tolist() == [1, 1]
@@ -120,7 +120,7 @@ def test_the_start_of_an_epoch_belongs_to_its_first_step():
     main = plain(MadeUp(), 0, 0)
     main.end(100, 104).span(Stage.EPOCH, 110, 150)
     plain(main, 150, 0)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
 
     assert edges(main)[1] == (100, 225)
     assert int(steps.stages["epoch_start"][1]) == 40
@@ -133,20 +133,20 @@ def test_a_training_without_an_optimizer_of_torch_is_cut_by_backward():
             batch * 50 + 5, batch * 50 + 15
         ).backward(batch * 50 + 15, batch * 50 + 30)
 
-    assert partition(main.process()).boundaries.by == "backward"
+    assert steps_of(main.process()).boundaries.by == "backward"
     assert edges(main) == [(0, 50), (50, 80)]
 
 
 def test_reading_a_loader_alone_is_cut_by_its_batches():
     main = MadeUp().next(0, 10, 0).next(20, 30, 1).next(40, 50, 2)
 
-    assert partition(main.process()).boundaries.by == "loader"
+    assert steps_of(main.process()).boundaries.by == "loader"
     assert edges(main) == [(0, 20), (20, 40), (40, 50)]
 
 
 def test_no_step_at_all_is_said_to_be_none():
-    assert partition(MadeUp().forward(0, 10).process()) is None
-    assert partition(MadeUp().process()) is None
+    assert steps_of(MadeUp().forward(0, 10).process()) is None
+    assert steps_of(MadeUp().process()) is None
 
 
 def test_samples_seen_in_detail_in_the_main_thread_change_nothing():
@@ -154,7 +154,7 @@ def test_samples_seen_in_detail_in_the_main_thread_change_nothing():
     main.span(Stage.FETCH, 2, 8).span(Stage.SAMPLE, 3, 7).span(Stage.DECODE, 4, 6).span(
         Stage.COLLATE, 7, 8
     )
-    steps = partition(plain(main, 100, 1).process())
+    steps = steps_of(plain(main, 100, 1).process())
 
     assert {
         name: int(values[0])
@@ -172,4 +172,4 @@ def test_other_threads_do_not_take_from_the_step(other_thread):
     main = plain(MadeUp(), 0, 0)
     main.span(Stage.PIN, 40, 60, thread=other_thread)
 
-    assert "pin" not in partition(main.process()).stages
+    assert "pin" not in steps_of(main.process()).stages

@@ -6,7 +6,7 @@ import pytest
 from measure.made_up_records import MadeUp
 from user_code.made_stacks import BACKWARD, LOOP, process, stack
 
-from feedline.analysis.measure.unused_gradients import unused_gradients
+from feedline.analysis.measure.needless import unused_gradients
 from feedline.profiler.events import Stage
 
 TRAINING = {

@@ -3,7 +3,7 @@
 from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure import machine_use
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Flag, Stage
 
 
@@ -19,7 +19,7 @@ def with_evaluations():
         ).end(at + 190, at + 191, loader=1)
     main.next(400, 410, 2).forward(410, 430).backward(435, 465).update(465, 475)
     process = main.process()
-    return process, partition(process)
+    return process, steps_of(process)
 
 
 def test_only_what_steps_wait_counts():

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.measure.step_model import WAIT_KINDS
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
 from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
@@ -41,7 +41,7 @@ def waits(
         ).update(end + 1, end + 2)
     for batch, time in made.items():
         worker.fetched(time - 1, time, batch)
-    steps = partition(main.process())
+    steps = steps_of(main.process())
     found = {
         name: int(values.sum())
         for name, values in classify(steps, ready_times([worker.process()])).items()
@@ -84,7 +84,7 @@ def test_a_batch_of_an_unseen_worker_counts_as_starved():
 
 def test_without_workers_the_loaders_own_work_is_overhead():
     main = MadeUp().next(20, 90).backward(90, 91).update(91, 92)
-    found = classify(partition(main.process()), {}, alone=True)
+    found = classify(steps_of(main.process()), {}, alone=True)
 
     assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"overhead": 70}
 
@@ -108,7 +108,7 @@ def test_the_share_of_requests_that_found_their_batch():
         )
         worker.fetched(made - 1, made, batch)
 
-    assert ready_share(partition(main.process()).asked, ready_times([worker.process()])) == 0.5
+    assert ready_share(steps_of(main.process()).asked, ready_times([worker.process()])) == 0.5
 
 
 def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
@@ -116,7 +116,7 @@ def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
     main.next(20, 90).backward(90, 91).update(91, 92)
     worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
     found = classify(
-        partition(main.process()), ready_times([worker.process()]), sent_times([worker.process()])
+        steps_of(main.process()), ready_times([worker.process()]), sent_times([worker.process()])
     )
 
     assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {
@@ -130,7 +130,7 @@ def test_a_main_thread_that_waits_for_the_worker_while_it_receives_is_not_busy_w
     main.next(20, 90).span(Stage.TRANSPORT, 30, 80, cpu=10, runqueue=5).backward(90, 91).update(
         91, 92
     )
-    steps = partition(main.process())
+    steps = steps_of(main.process())
     found = classify(steps, {}, {})
 
     assert {name: int(steps.stages[name].sum()) for name in ("wait", "transport")} == {

@@ -121,7 +121,7 @@ def test_lines_of_the_loop_itself_are_named(recorded):
 
     here = loop.__code__.co_firstlineno
     # from optimizer.step() around to net(data)
-    lines = f"loop from line {here + 9} around to {here + 7} (test_own_code.py)"
+    lines = f"lines {here + 9} to {here + 7} of the next pass (test_own_code.py)"
     assert functions(report.step.own_code).get(lines, 0.0) > 0.8 * report.step.own_code.s
     assert report.findings[0].rule_id == "own_code"
 
@@ -436,11 +436,16 @@ def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
 
     assert (
         name_of(code("train.py"), (1296, 1211), around=True)
-        == "loop from line 1296 around to 1211 (train.py)"
+        == "lines 1296 to 1211 of the next pass (train.py)"
     )
     assert (
         name_of(code(long), (1296, 1211), around=True)
-        == "loop from line 1296 around to 1211 (sac_continuous_a…)"
+        == "lines 1296 to 1211 of the next pass (sac_continuous_…)"
+    )
+    inside = "/usr/lib/python3/site-packages/torch_geometric/utils/_negative_sampling.py"
+    assert (
+        name_of(code(inside, "negative_sampling"))
+        == "negative_sampling (torch_geo…/_negative_sampling.py:1)"
     )
     assert name_of(
         code("train.py", "a_function_with_a_very_long_name_of_many_words_more")

@@ -3,7 +3,7 @@
 import pytest
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Flag, Stage
 
 STEP = 100
@@ -35,7 +35,7 @@ def steps(looked, loss=False):
 
 
 def test_what_is_made_leaves_other():
-    found = partition(steps(range(1, 8)).process())
+    found = steps_of(steps(range(1, 8)).process())
 
     assert found.making.looked.tolist() == [False] + 7 * [True]
     assert found.stages["input"].tolist() == 8 * [12]
@@ -43,19 +43,19 @@ def test_what_is_made_leaves_other():
 
 
 def test_between_a_forward_and_its_backward_it_leaves_the_loss():
-    found = partition(steps(range(1, 8), loss=True).process())
+    found = steps_of(steps(range(1, 8), loss=True).process())
 
     assert found.stages["loss"].tolist() == 8 * [8] and found.stages["input"].tolist() == 8 * [12]
 
 
 def test_steps_that_were_not_looked_at_are_given_the_mean():
-    found = partition(steps([2, 3, 5, 7]).process())
+    found = steps_of(steps([2, 3, 5, 7]).process())
 
     assert found.stages["input"].tolist() == 8 * [12] and found.making.looked.sum() == 4
 
 
 def test_too_few_looks_say_nothing():
-    found = partition(steps([2, 3, 5]).process())
+    found = steps_of(steps([2, 3, 5]).process())
 
     assert found.making is None and "input" not in found.stages
 
@@ -66,7 +66,7 @@ def test_copies_stay_copies():
         at = STEP * step
         made(main, at + 10, 12, 20, copied=5)
         main.span(Stage.COPY, at + 15, at + 20).span(Stage.LOOKED, at - 29, at + 71)
-    found = partition(main.process())
+    found = steps_of(main.process())
 
     assert found.stages["input"].tolist()[1:] == 7 * [7] and found.stages["copy"].tolist()[
         1:
@@ -78,7 +78,7 @@ def test_a_batch_for_an_evaluation_is_not_the_steps():
     made(main, 275, 4, 5)
     for call in range(4):
         main.span(Stage.FORWARD, 280 + 4 * call, 283 + 4 * call)
-    found = partition(main.process())
+    found = steps_of(main.process())
 
     assert found.boundaries.evaluation.tolist() == [[280, 295]]
     assert found.stages["input"].tolist() == 8 * [12]
@@ -89,7 +89,7 @@ def test_a_function_inside_a_stage_of_the_programs_own_is_that_stage():
     main.names[2] = "input"
     for step in range(8):
         main.span(Stage.USER, STEP * step + 10, STEP * step + 30, source=2)
-    found = partition(main.process())
+    found = steps_of(main.process())
 
     assert found.making is None and found.stages["input"].tolist() == 8 * [20]
 
@@ -99,6 +99,6 @@ def test_a_step_that_was_looked_at_in_part_does_not_count(missing):
     main = steps([2, 3, 4, 5, 6])
     main.rows = [row for row in main.rows if not (row[-1] == Stage.LOOKED and row[0] == 271)]
     main.span(Stage.LOOKED, 300 + missing, 360 if missing < 0 else 371)
-    found = partition(main.process())
+    found = steps_of(main.process())
 
     assert not found.making.looked[3]

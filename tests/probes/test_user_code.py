@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from feedline.pipelines.user_code import load_model, load_transforms
+from feedline.pipelines.user_modules import load_model, load_transforms
 from feedline.profiler.errors import UserCodeError
 
 SOURCE = """

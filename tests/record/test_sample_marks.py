@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from feedline.analysis.measure.stream_workers import SameSamples, same_samples
+from feedline.analysis.measure.clues import SameSamples
+from feedline.analysis.measure.stream_workers import same_samples
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment

@@ -56,6 +56,24 @@ def test_the_curves_are_drawn_three_times_and_read_out_alike() -> None:
     assert "eval loss" not in read[0]  # it was not evaluated yet
 
 
+def test_a_learning_rate_holds_until_it_changes_and_to_the_end() -> None:
+    losses = curve("train loss", [2.0, 1.5, 1.0, 0.5])
+    constant, stepped = (
+        re.findall(r'd="([^"]*)"', str(dict(loss_curve([losses, curve("lr", values)]))["updates"]))
+        for values in ([0.1], [0.1, 0.01])
+    )
+
+    ends = [point.split()[0] for point in constant[-1].removeprefix("M").split("L")]
+    heights = [point.split()[1] for point in constant[-1].removeprefix("M").split("L")]
+    assert ends[-1] == losses_end(constant) and len({*heights}) == 1
+    corners = stepped[-1].removeprefix("M").split("L")
+    assert len(corners) == 4 and corners[1].split()[1] == corners[0].split()[1]
+
+
+def losses_end(drawn: list[str]) -> str:
+    return drawn[0].split("L")[-1].split()[0]
+
+
 def test_a_curve_of_one_value_or_none_is_no_figure() -> None:
     assert loss_curve([curve("train loss", [1.0]), curve("lr", [])]) == []
 

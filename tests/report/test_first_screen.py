@@ -10,8 +10,9 @@ from golden.record import RUNS, STORED
 from report.made_up import VARIANTS
 
 import feedline
+from feedline.analysis import formatting
 from feedline.analysis.explain.model import Report
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
@@ -164,6 +165,53 @@ def test_a_line_that_the_fix_names_is_not_named_twice(fix: str, beside: str) -> 
     assert shown == beside
 
 
+@pytest.mark.parametrize(
+    ("place", "claims", "told"),
+    [
+        ("a.py:7", ["other/periodic"], True),
+        ("", ["other"], False),
+        ("a.py:7", ["optimizer"], False),
+    ],
+)
+def test_what_names_no_line_is_left_out_below_a_line_that_takes_the_same_time(
+    place: str, claims: list[str], told: bool
+) -> None:
+    own = Finding(
+        "own_code",
+        Severity.HIGH,
+        "log() takes most",
+        cost_s=0.01,
+        claims=["other", "other/periodic"],
+        fix="Write less.",
+        place=place,
+    )
+    every_tenth = Finding(
+        "periodic_stall", Severity.HIGH, "x", fix="x" * 40, cost_s=0.01, claims=claims
+    )
+
+    assert (among_others(own, every_tenth) == []) == told
+
+
+def test_beside_a_gain_of_the_whole_run_the_others_are_of_it_too() -> None:
+    rate = VARIANTS["full"]().throughput.of_all_ranks
+    steps = Gain(GainKind.ABOUT, "samples/s", rate, 2 * rate)
+    evaluates = Finding(
+        "evaluation_time",
+        Severity.HIGH,
+        "evaluation takes half of the time",
+        fix="Evaluate less often.",
+        outside_s=1.0,
+        gain=Gain(GainKind.AT_MOST, "samples/s of the whole run", rate / 2, rate),
+    )
+    decodes = Finding(
+        "decode_bound", Severity.HIGH, "x", fix="x" * 40, cost_s=0.01, gain=steps, place="a.py:9"
+    )
+    # half of the time of each sample lies outside the steps, and another quarter would be gone
+    assert f"{formatting.rate(rate / 2)} -> about {formatting.rate(rate / 1.5)}" in among_others(
+        evaluates, decodes
+    )
+
+
 def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:
     wrong = Finding("same_data", Severity.HIGH, "the same", fix="Use a sampler.")
     slow = Finding("decode_bound", Severity.HIGH, "slow", fix="x" * 40, cost_s=0.01)
@@ -188,3 +236,8 @@ def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
     assert shown == pytest.approx(
         {"forward": 0.5, "accuracy()": 0.3, "every 40 steps": 0.15, "the rest": 0.05}
     )
+
+    unknown = replace(ledger, step=LedgerTable("step", 0.1, [rows[0], LedgerRow("other", 0.05)]))
+    (bars,) = first_screen(replace(report, ledger=unknown)).of(Bars)
+    shown = {row.name: row.share for row in bars.rows}
+    assert shown == pytest.approx({"forward": 0.5, "other code": 0.5})

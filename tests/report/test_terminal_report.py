@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.made_up import VARIANTS, findings, nasty, refused, report, unmeasured, without_steps
+from report.made_up import VARIANTS, nasty, refused, report, unmeasured, without_steps
+from report.made_up_parts import findings
 
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
@@ -189,7 +190,7 @@ def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(aft
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    assert ("CPU time that samples take" in text) == more
+    assert ("samples then take less of its CPUs" in text) == more
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:

@@ -9,10 +9,10 @@ from rules.made_up import SAME, SAMPLE, made_up_facts
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, process, stack, training
 
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.clues import Parts
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Certainty, Cost, KilledWorker, Moved, Traffic
 from feedline.analysis.measure.step_model import WAIT_KINDS, PeriodicStall
-from feedline.analysis.measure.stream_workers import Parts
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.clues import SameSamples
 from feedline.analysis.measure.model import (
     Cost,
     Cpus,
@@ -17,7 +18,6 @@ from feedline.analysis.measure.model import (
     Workers,
 )
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
-from feedline.analysis.measure.stream_workers import SameSamples
 
 #: Four workers that deliver the same samples.
 SAME = SameSamples(4, 4, 120, in_order=True)

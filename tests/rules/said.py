@@ -7,7 +7,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 
 
-def verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
+def verdict(findings: Sequence[Finding], facts: RuleInputs) -> str:
     """Limit, cause and fix."""
-    said = explained.verdict(findings, run)
+    said = explained.verdict(findings, facts)
     return " ".join(filter(None, (str(said), said.fix)))

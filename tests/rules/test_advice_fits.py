@@ -20,9 +20,17 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.boundaries import Skipped
+from feedline.analysis.measure.clues import (
+    Denormal,
+    DroppedForwards,
+    Making,
+    OneByOne,
+    Padding,
+    Parts,
+    Skipped,
+    UnusedGradients,
+)
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
@@ -35,7 +43,6 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, OneByOne, Padding
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import (
     Flop,
@@ -44,8 +51,6 @@ from feedline.analysis.measure.step_model import (
     OwnFunction,
     PeriodicStall,
 )
-from feedline.analysis.measure.stream_workers import Parts
-from feedline.analysis.measure.unused_gradients import UnusedGradients
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.session.ending import ALL_OPEN
@@ -923,7 +928,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
         ),
     ],
-    "made_in_step": [("fewer calls", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
+    "made_in_step": [("fewer and larger operations", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
     "input_not_seen": [
         ("into a function", replace(made_up_facts(), loader=None), made_up_facts()),
         ("(feedline finds", replace(made_up_facts(), loader=None), unsure_by_hand()),

@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts, without_workers
 
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.view.handover import (
+from feedline.analysis.ledger.view.loader_call import (
     arguments,
     call,
     change,

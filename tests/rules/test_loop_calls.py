@@ -9,8 +9,8 @@ from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, TORCH, stack, trainin
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
+from feedline.analysis.measure.clues import Making
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code

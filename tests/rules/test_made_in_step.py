@@ -6,7 +6,7 @@ from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import sentence
-from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.clues import Making
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.rules.input.made_in_step import check
 

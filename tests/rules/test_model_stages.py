@@ -14,8 +14,8 @@ from user_code.made_stacks import BACKWARD, FORWARD, LOOP, PYTHON, TORCH, stack,
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Severity
+from feedline.analysis.measure.clues import OneByOne
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.needless import OneByOne
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.rules.loop import (

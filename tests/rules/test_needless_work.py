@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts
 
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Severity
-from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
+from feedline.analysis.measure.clues import Denormal, DroppedForwards, Padding
 from feedline.analysis.rules.loop import denormal_numbers, dropped_graphs, padded_batches
 
 HOST = made_up_facts(stages={"copy": 0.0})

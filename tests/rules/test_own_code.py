@@ -73,8 +73,8 @@ def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():
     [
         ("line 75 of train (train.py:75)", "train.py:75"),
         ("lines 30 to 41 (train.py)", "train.py:30"),
-        ("loop from line 197 around to 183 (train.py)", "train.py:197"),
-        ("loop around line 83 (train.py)", "train.py:83"),
+        ("lines 197 to 183 of the next pass (train.py)", "train.py:197"),
+        ("the loop around line 83 (train.py)", "train.py:83"),
     ],
 )
 def test_lines_are_named_with_their_file_and_placed_at_the_first_of_them(name, place):

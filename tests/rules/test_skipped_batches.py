@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
 from measure.made_up_records import MadeUp
 from rules.made_up import waiting
+from user_code.made_stacks import FETCHING, process, stack, training
 
-from feedline.analysis.measure.boundaries import Skipped
-from feedline.analysis.measure.steps import partition
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.measure.clues import Skipped
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.steps import steps_of
 from feedline.analysis.rules.input.skipped_batches import check
 
 MS = 1_000_000
@@ -25,7 +30,7 @@ def passes(skipped, batches=10, number=4, ahead=0):
                 run.forward(at, at + MS).backward(at + MS, at + 2 * MS)
                 run.update(at + 2 * MS, at + 3 * MS)
                 at += 3 * MS
-    return partition(run.process()).skipped
+    return steps_of(run.process()).skipped
 
 
 def test_batches_that_are_passed_over_in_each_pass_are_seen():
@@ -55,3 +60,16 @@ def test_their_part_of_the_wait_is_their_cost():
     assert finding.cost_s == pytest.approx(facts.wait_share * facts.step.mean_s * 2 / 3)
     assert finding.place == "train.py:9"
     assert check(waiting(60.0, skipped=Skipped(3, 600))) is None
+
+
+def test_the_line_that_makes_samples_is_no_place_of_batches_that_are_skipped():
+    making = stack([*FETCHING, ("train.py", 20, "__getitem__"), ("train.py", 9, "parse")], 300)
+    facts = replace(
+        waiting(60.0, sample={"decode": (8.4, 0.0, 0.0)}, skipped=Skipped(40, 60)),
+        code=SampledCode.of([training(), process("worker", making)]),
+    )
+
+    places = {finding.rule_id: finding.place for finding in diagnose(facts)}
+
+    assert places["decode_bound"] == "train.py:9"
+    assert places["skipped_batches"] == ""

@@ -6,7 +6,7 @@ import pytest
 from rules.made_up import made_up_facts
 
 from feedline.analysis.ledger.finding import CostKind
-from feedline.analysis.measure.unused_gradients import UnusedGradients
+from feedline.analysis.measure.clues import UnusedGradients
 from feedline.analysis.rules.loop.unused_gradients import check
 
 

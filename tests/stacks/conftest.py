@@ -9,7 +9,7 @@ import pytest
 
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.sampled_stacks import ProcessStacks
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks_reader import read_stacks
 
 PROGRAM = Path(__file__).parent / "train.py"
 

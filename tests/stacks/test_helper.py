@@ -7,13 +7,13 @@ import time
 
 from feedline.profiler import proc
 from feedline.profiler.stacks import helper
-from feedline.profiler.stacks.layout import find_layout
+from feedline.profiler.stacks.interpreter_layout import find_layout
 from feedline.profiler.stacks.stack_log import StackLog
 from feedline.profiler.stacks.targets import TARGETS
 
 SLEEPER = """
 import time
-from feedline.profiler.stacks.layout import code_type, thread_states
+from feedline.profiler.stacks.interpreter_layout import code_type, thread_states
 print(thread_states()[-1], code_type(), flush=True)
 time.sleep(60)
 """

@@ -14,7 +14,7 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.sampled_stacks import FileState, StackFrame
 from feedline.profiler.store.stack_format import LOG
-from feedline.profiler.store.stacks import StackTimes, read_file_states, read_stacks
+from feedline.profiler.store.stacks_reader import StackTimes, read_file_states, read_stacks
 
 STACK = (Place("/data/of/bob/train.py", "inner", 7), Place("/data/of/bob/train.py", "outer", 3))
 

@@ -15,7 +15,12 @@ from types import CodeType
 
 import pytest
 
-from feedline.profiler.stacks.layout import Layout, code_type, find_layout, thread_states
+from feedline.profiler.stacks.interpreter_layout import (
+    Layout,
+    code_type,
+    find_layout,
+    thread_states,
+)
 from feedline.profiler.stacks.memory_access import ProcessMemory
 from feedline.profiler.stacks.thread_stacks import StackReader, Torn, line_at, reads_truly
 

@@ -6,7 +6,7 @@ import pytest
 from user_code.made_stacks import BACKWARD, FETCHING, IDLE, LOOP, PYTHON, TORCH
 from user_code.with_stacks import RUN, WORKER, run_with
 
-from feedline.analysis.report import trace
+from feedline.analysis.report import perfetto_trace
 from feedline.profiler.store.run_folder import Run
 
 FORKED = [*LOOP, (TORCH + "utils/data/dataloader.py", 400, "__iter__"), *FETCHING]
@@ -24,7 +24,7 @@ def tracks(tmp_path_factory):
     """Name of a track -> its slices."""
     folder = tmp_path_factory.mktemp("traced")
     run = Run.of_folder(run_with(SEEN, folder / "run", stretches=4))
-    trace.write(run, folder / "one.trace.json")
+    perfetto_trace.write(run, folder / "one.trace.json")
     events = json.loads((folder / "one.trace.json").read_text())["traceEvents"]
     names = {
         event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
@@ -73,6 +73,6 @@ def test_slices_of_a_track_nest(tracks):
 
 
 def test_a_run_without_stacks_has_no_such_track(tmp_path):
-    trace.write(Run.of_folder(RUN), tmp_path / "one.trace.json")
+    perfetto_trace.write(Run.of_folder(RUN), tmp_path / "one.trace.json")
 
     assert "sampled code" not in (tmp_path / "one.trace.json").read_text()

@@ -301,7 +301,7 @@ def own(name, share, looks):
 def test_samples_are_believed_where_what_takes_most_could_not_be_timed(timed, sampled, believed):
     looked, seen = own(timed, 0.4, 9), own(sampled, 0.9, 200)
 
-    assert looked_or_sampled(looked, seen) is (seen if believed else looked)
+    assert looked_or_sampled(looked, seen).looks == (seen if believed else looked).looks
 
 
 def test_samples_are_believed_where_they_show_surely_more_than_was_timed():
@@ -310,7 +310,7 @@ def test_samples_are_believed_where_they_show_surely_more_than_was_timed():
     looked = own("draw (train.py:105)", 0.1, 9)
     short = replace(looked, functions=[replace(looked.functions[0], high_s=0.02)])
 
-    assert looked_or_sampled(short, seen) is seen and looked_or_sampled(looked, seen) is looked
+    assert looked_or_sampled(short, seen) is seen and looked_or_sampled(looked, seen) == looked
 
 
 def test_samples_are_believed_where_most_lies_in_a_few_long_steps_that_were_not_looked_at():
@@ -323,11 +323,50 @@ def test_samples_are_believed_where_most_lies_in_a_few_long_steps_that_were_not_
     )
 
 
+@pytest.mark.parametrize(
+    ("timed", "line", "named"),
+    [
+        ("lines 153 to 155 (train.py)", "line 154 of main (train.py:154)", True),
+        ("lines 153 to 155 (train.py)", "line 154 (train.py)", True),
+        ("lines 153 to 155 (train.py)", "line 156 (train.py)", False),
+        ("lines 153 to 155 (train.py)", "line 154 (other.py)", False),
+        ("lines 197 to 183 of the next pass (train.py)", "line 201 (train.py)", True),
+        ("lines 197 to 183 of the next pass (train.py)", "line 190 (train.py)", False),
+        ("the loop around line 83 (train.py)", "line 144 (train.py)", True),
+        ("draw (train.py:105)", "line 154 (train.py)", False),
+    ],
+)
+def test_lines_that_were_timed_together_are_named_by_the_one_that_takes_most(timed, line, named):
+    (told,) = looked_or_sampled(own(timed, 0.4, 9), own(line, 0.45, 100)).functions
+
+    assert told.name == (line if named else timed) and told.s == pytest.approx(0.04)
+    for seen in (own(line, 0.1, 100), own(line, 0.45, 10)):  # half of it is another line; too few
+        assert looked_or_sampled(own(timed, 0.4, 9), seen).functions[0].name == timed
+
+
+def test_each_line_names_one_stretch_and_the_narrowest():
+    looked = OwnCode(
+        0.1,
+        9,
+        [
+            OwnFunction("the loop around line 3 (a.py)", 0.04, 0.0, 0.1, ""),
+            OwnFunction("lines 3 to 9 (a.py)", 0.04, 0.0, 0.1, ""),
+        ],
+    )
+
+    assert [
+        one.name for one in looked_or_sampled(looked, own("line 5 (a.py)", 0.4, 99)).functions
+    ] == [
+        "the loop around line 3 (a.py)",
+        "line 5 (a.py)",
+    ]
+
+
 def test_few_samples_or_no_function_that_takes_most_are_not_believed():
     looked = own("lines 3 to 5 (train.py)", 0.4, 9)
 
-    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.9, 20)) is looked
-    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.3, 200)) is looked
+    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.9, 20)) == looked
+    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.3, 200)) == looked
     assert looked_or_sampled(None, looked) is looked and looked_or_sampled(looked, None) is looked
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 from user_code.made_stacks import FETCHING, LOOP, process, stack, training
 
-from feedline.analysis.report.stacks import collapsed, is_stacks, speedscope
+from feedline.analysis.report.stack_files import collapsed, is_stacks, speedscope
 
 WORKER = process("worker", stack([*FETCHING, ("data.py", 88, "tokenize")], 30))
 

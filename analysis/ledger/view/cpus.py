@@ -6,8 +6,13 @@ from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
-from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.model import MIN_OTHERS, Cost, Cpus
+from feedline.analysis.ledger.view.sample import (
+    MIN_PROCESS_RATIO,
+    blocked_share,
+    process_ratio,
+    total,
+)
+from feedline.analysis.measure.model import MIN_OTHERS, Cpus
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NUMBER, PART, Sentence
 
@@ -34,28 +39,9 @@ _MIN_OWN_SHARE = 0.50
 #: thread too: no wait tells how long.
 _THROTTLED = 0.90
 
-#: CPU of a whole process over that of the threads that are accounted for
-#: (docs/rules/thread_oversubscription.md).
-MIN_PROCESS_RATIO = 1.2
-
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what
 #: they wait for.
 _MOSTLY_BLOCKED = 0.50
-
-
-def total(facts: RuleInputs) -> Cost | None:
-    """Return the whole cost of one sample; None where none was looked at."""
-    cost = facts.costs.get("total")
-    return cost if cost and cost.wall_s > 0 else None
-
-
-def blocked_share(facts: RuleInputs) -> float | None:
-    """Return the share of a sample's wall time in which it was blocked.
-
-    It waited for a disk, a network, a lock or a sleep.
-    """
-    cost = total(facts)
-    return cost.blocked_s / cost.wall_s if cost and cost.blocked_s is not None else None
 
 
 def cpu_share_of(facts: RuleInputs, stage: str) -> float:
@@ -141,21 +127,6 @@ def cost_share(facts: RuleInputs, *stages: str) -> float:
         return making_share(facts, *stages)
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages))
     return by_cpu if throttled(facts) else max(by_cpu, making_share(facts, *stages))
-
-
-def process_ratio(facts: RuleInputs) -> float | None:
-    """Return the CPU time of the processes that make samples over that of their known threads.
-
-    Above 1 there are helper threads.
-    """
-    process_s, accounted_s = facts.process_cpu_s, accounted(facts)
-    return process_s / accounted_s if process_s is not None and accounted_s else None
-
-
-def accounted(facts: RuleInputs) -> float | None:
-    """Return the CPU seconds per sample of the threads that make and send it."""
-    cost = total(facts)
-    return accounted_cpu_s(facts.costs) if cost and cost.cpu_s else None
 
 
 def own_cpus(facts: RuleInputs) -> float | None:

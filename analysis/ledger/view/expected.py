@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.formatting import count, size
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, at_best_s
+from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
-from feedline.analysis.ledger.view.storage import from_swap
+from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.measure.model import Cost, Moved
 
 #: What any memory moves, into pages that are touched for the first time.
@@ -27,7 +27,7 @@ _READ_B_PER_S = 1e9
 _PER_READ_S = 100e-6
 
 #: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
-PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
+_PER_IMAGE_S, _PER_PIXEL_S = 150e-6, 12e-9
 
 #: The same of a baseline JPEG, which most are, by Pillow: 3.7 to 6.6 ns per pixel, by quality. What
 #: images take once they are converted (docs/rules/slow_for_its_bytes.md).
@@ -159,7 +159,7 @@ def _decoding(facts: RuleInputs) -> Work | None:
     # several frames have the pixels of one
     pixels = max(pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES)
     images = _calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
-    should_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S
+    should_s = images * _PER_IMAGE_S + pixels * _PER_PIXEL_S
     as_jpeg_s = images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S
     work = _making(facts, "decode", f"for {count(pixels)} pixels", cost, should_s)
     return replace(work, how=" as a JPEG", as_jpeg_s=as_jpeg_s)

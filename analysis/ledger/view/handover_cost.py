@@ -49,6 +49,10 @@ _FREEING_S_PER_TENSOR = 17e-6
 #: the process is large, so at least that.
 WORKER_START_S = 40e-3
 
+#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a
+#: pipe of 64 KiB (docs/rules/objects_in_queue.md).
+MAX_PICKLE_BYTES = 2**20
+
 #: A batch of which nothing is known is taken for a pair of inputs and labels.
 _USUAL_TENSORS = 2.0
 
@@ -61,6 +65,14 @@ def per_batch_s(facts: RuleInputs) -> Between:
     return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(
         _PER_BYTE_S.times(_nbytes(facts))
     )
+
+
+def at_best_s(facts: RuleInputs) -> Between:
+    """Return what receiving the batches of a step takes at best, s.
+
+    Their tensors come in shared memory, and nothing else is pickled.
+    """
+    return per_batch_s(facts).times(facts.batches_per_step)
 
 
 def from_workers_s(facts: RuleInputs) -> Between:

@@ -14,7 +14,7 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 MIN_WAIT_SHARE = 0.05
 
 
-#: What ``InputWait.transport_s`` is, for evidence.
+#: What ``transport_s`` of the input wait is, for evidence.
 RECEIVING = "receiving batches in the main process (transport, and in_transit of wait), per step"
 
 #: Times are whole nanoseconds: less is what a difference of means is off by.
@@ -22,7 +22,7 @@ _ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
-class InputWait:
+class _InputWait:
     """Seconds of the mean step in which the main process had no batch, by what it waited for."""
 
     start_s: float  # the loader's only start: a longer run spreads it
@@ -44,7 +44,7 @@ class InputWait:
         )
 
 
-def input_wait(facts: RuleInputs) -> InputWait:
+def input_wait(facts: RuleInputs) -> _InputWait:
     """Divide the time that the loader holds a step back.
 
     A worker that makes its next batch and keeps Python's lock hands over the last one late, however
@@ -67,7 +67,7 @@ def input_wait(facts: RuleInputs) -> InputWait:
     transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
     handover = waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
-    return InputWait(
+    return _InputWait(
         once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)
     )
 
@@ -152,20 +152,12 @@ def maker(facts: RuleInputs) -> str:
     return "a worker" if num_workers(facts) else "the training process"
 
 
-def batches_per_step(facts: RuleInputs) -> float:
-    """Return the batches per step, more than 1 with gradient accumulation."""
-    workers, per_step = facts.workers, facts.throughput.batch_size
-    if workers is None or not workers.batches or not workers.samples or not per_step:
-        return 1.0
-    return per_step * workers.batches / workers.samples
-
-
 def batch_s(facts: RuleInputs, *stages: str) -> float:
     """Return the seconds per batch in these stages.
 
     They count in its worker and, of transport, in the main process too.
     """
-    costs, per_step = facts.costs, batches_per_step(facts)
+    costs, per_step = facts.costs, facts.batches_per_step
     made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (
         facts.throughput.batch_size or 0.0
     )
@@ -180,7 +172,7 @@ def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
     """
     costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
     taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
-    return taken_s * (facts.throughput.batch_size or 0.0) / batches_per_step(facts)
+    return taken_s * (facts.throughput.batch_size or 0.0) / facts.batches_per_step
 
 
 def compute_s(facts: RuleInputs) -> float:
@@ -205,7 +197,7 @@ def supply_s(facts: RuleInputs) -> float | None:
     workers = num_workers(facts)
     if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
         return None
-    return facts.workers.fetch_mean_s * batches_per_step(facts) / workers
+    return facts.workers.fetch_mean_s * facts.batches_per_step / workers
 
 
 def shortage_s(facts: RuleInputs) -> float | None:
@@ -236,4 +228,4 @@ def making_s(facts: RuleInputs) -> float | None:
     if num_workers(facts) == 0:
         return input_wait(facts).making_s
     batch_s = facts.workers.fetch_mean_s if facts.workers else None
-    return batch_s * batches_per_step(facts) if batch_s else None
+    return batch_s * facts.batches_per_step if batch_s else None

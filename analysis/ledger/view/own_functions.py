@@ -18,7 +18,7 @@ _TAKE = Sentence("{function} take {took}{when}", function=NAME, took=TIME, when=
 _MOSTLY = Sentence("most of that is spent in {function}", function=NAME)
 
 _WITH_PLACE = re.compile(r"(?P<name>.+) \((?P<place>[^()]+)\)")
-_LINES = re.compile(r"(?:loop (?:from|around) )?lines? (?P<first>\d+).*")
+_LINES = re.compile(r"(?:(?:the )?loop (?:from|around) )?lines? (?P<first>\d+).*")
 
 
 def name_of(function: str) -> str:

@@ -1,11 +1,11 @@
 """Page faults for memory that samples free and map again, and the variables that avoid them."""
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import sample
 from feedline.analysis.ledger.view.expected import KERNEL
 from feedline.analysis.ledger.view.input_wait import num_workers
+from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
-from feedline.analysis.ledger.view.storage import from_swap
 from feedline.analysis.measure.costs import MOST_FAULT_S, PAGE_BYTES
 
 _MIN_BYTES = 1e6
@@ -37,7 +37,7 @@ def faults_share(facts: RuleInputs) -> float | None:
     every = facts.traffic.minor_faults
     faults = _faults(facts)
     system_s = facts.traffic.system_s
-    total = cpus.total(facts)
+    total = sample.total(facts)
     decode, reading = facts.costs.get("decode"), facts.costs.get("read")
     if (
         not every

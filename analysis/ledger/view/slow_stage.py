@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.ledger.view import cpus, handover
+from feedline.analysis.ledger.view import cpus, loader_call, sample
 from feedline.analysis.ledger.view.expected import (
     FEW_OBJECTS_BYTES,
     KERNEL,
@@ -182,10 +182,10 @@ def _waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
     parallel loop ends when its last thread has had a CPU: until then the others spin, and wait for
     a CPU in their turn, or they sleep at a lock.
     """
-    ratio, cost = cpus.process_ratio(facts), work.cost
+    ratio, cost = sample.process_ratio(facts), work.cost
     if (
         ratio is None
-        or ratio <= cpus.MIN_PROCESS_RATIO
+        or ratio <= sample.MIN_PROCESS_RATIO
         or work.working_s < _NOT_THE_TASK * work.should_s
     ):
         return False
@@ -198,7 +198,7 @@ def _waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
 def _threads(facts: RuleInputs, work: Work) -> Why | None:
     if not _spins(work.stage) or not _waits_for_helpers(facts, work):
         return None
-    ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
+    ratio, of_torch = sample.process_ratio(facts) or 1.0, work.stage == "collate"
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
     threads, beside = _enough_threads(facts), _beside_s(facts) if of_torch else 0.0
@@ -266,7 +266,11 @@ def _fewer_threads(facts: RuleInputs, threads: int) -> list[str]:
 
 
 def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
-    faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
+    faults, system_s, total = (
+        facts.traffic.minor_faults,
+        facts.traffic.system_s,
+        sample.total(facts),
+    )
     if (
         work.stage != KERNEL
         or faults is None
@@ -348,8 +352,8 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
         return None
     pins, at = "Pin the tensors first (Tensor.pin_memory()).", ""
     if facts.loader is None or not facts.setting("pin_memory"):
-        pins = _PIN(change=handover.change(facts, {"pin_memory": True}))
-        at = handover.place(facts)
+        pins = _PIN(change=loader_call.change(facts, {"pin_memory": True}))
+        at = loader_call.place(facts)
     return Why(
         [_COPIES(part=copied.pageable, copies=copied.times), _PINNED_FIRST],
         "Copy few large tensors, from pinned memory, with .to(device, non_blocking=True).",

@@ -4,18 +4,19 @@ import math
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.cpus import (
-    MIN_PROCESS_RATIO,
-    blocked_share,
-    process_ratio,
-    total,
-)
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     least_s,
     making_s,
     num_workers,
     supply_s,
+)
+from feedline.analysis.ledger.view.sample import (
+    MIN_DISK_BYTES,
+    MIN_PROCESS_RATIO,
+    blocked_share,
+    process_ratio,
+    total,
 )
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any
@@ -39,9 +40,6 @@ _MIN_LOOKS = 10
 
 #: More than all other causes together.
 _MOSTLY = 0.5
-
-#: One page: less than that per sample is the file system's own housekeeping.
-MIN_DISK_BYTES = 4096
 
 
 def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
@@ -131,25 +129,3 @@ def spared_s(facts: RuleInputs, share: float) -> float:
     )
     left = max(0.0, supply * (1 - share) - least_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)
-
-
-#: What the machine reads back from swap over what samples get from the disk: most of it
-#: (docs/rules/swapping.md).
-_MIN_SWAP_SHARE = 0.50
-
-
-def from_swap(facts: RuleInputs) -> bool:
-    """Tell whether most of what samples get from the disk is swap.
-
-    The kernel counts both as bytes read and as major page faults.
-    """
-    disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
-    if (
-        not disk
-        or disk < MIN_DISK_BYTES
-        or not rate
-        or not facts.swapped_in
-        or not facts.traffic.major_faults
-    ):
-        return False
-    return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate

@@ -3,7 +3,7 @@
 import math
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.handover import alone_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.handover_cost import Between
 from feedline.analysis.ledger.view.input_wait import (
@@ -122,7 +122,7 @@ def _carried(facts: RuleInputs, wanted: int) -> int:
 
     It is one each, more where a sample is partly blocked.
     """
-    total, room = cpus.total(facts), cpus.left_by_others(facts)
+    total, room = sample.total(facts), cpus.left_by_others(facts)
     wanted = min(wanted, math.ceil(_PER_CPU * room))
     if total is None or total.cpu_s is None:
         return math.ceil(room)

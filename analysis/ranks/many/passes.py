@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.measure.pace import throughput_of
-from feedline.analysis.measure.steps import partition as steps_of
+from feedline.analysis.measure.steps import steps_of
 from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
 from feedline.analysis.ranks.partition import RANK_PARTS, exchanges_gradients, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives

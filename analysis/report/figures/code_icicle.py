@@ -14,11 +14,11 @@ _ROW = 26  # px
 _PADDING = 8  # px
 _MOST_DEEP = 12  # functions above one another
 
-Quote = Callable[[UserFunction, CodeLine], str]
+_Quote = Callable[[UserFunction, CodeLine], str]
 
 
 def code_icicle(
-    functions: Sequence[UserFunction], palette: Palette, quote: Quote = lambda one, line: ""
+    functions: Sequence[UserFunction], palette: Palette, quote: _Quote = lambda one, line: ""
 ) -> Markup | None:
     """Draw functions from left to right, the longest first, and below each those that it calls.
 
@@ -43,8 +43,8 @@ def code_icicle(
     return figure(parts, _ROW * (deepest + 1), "Functions of the program, by the time they take")
 
 
-def _function(one: UserFunction, start: float, color: str, quote: Quote) -> list[Markup]:
-    y, name = one.depth * _ROW, f"{one.function}()"
+def _function(one: UserFunction, start: float, color: str, quote: _Quote) -> list[Markup]:
+    y, name = one.depth * _ROW, _called(one)
     rect = tag(
         "rect",
         class_=f"segment {color}",
@@ -61,14 +61,19 @@ def _function(one: UserFunction, start: float, color: str, quote: Quote) -> list
     return [rect, tag("text", name, x=middle, y=y + 17, class_=f"in name {color} {room}")]
 
 
-def _tip(one: UserFunction, quote: Quote) -> str:
+def _tip(one: UserFunction, quote: _Quote) -> str:
     """``tokenize() data.py:88: 91.0 % of making a sample; line 90: 54.0 %``."""
     lines = "".join(
         f"; line {line.line}: {share(line.share)}{f' in {line.library}' if line.library else ''}"
         f"{f', {text}' if (text := quote(one, line)) else ''}"
         for line in one.lines[:3]
     )
-    return f"{one.function}() {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+    return f"{_called(one)} {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+
+
+def _called(one: UserFunction) -> str:
+    """Return ``tokenize()``, or ``line 31`` of what is in no function."""
+    return one.function if " " in one.function else f"{one.function}()"
 
 
 def _base(one: UserFunction) -> str:

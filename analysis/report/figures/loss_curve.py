@@ -156,7 +156,8 @@ def _panel(
             (place / end, upward.y(value))
             for place, value in zip(places[curve.name], curve.values, strict=True)
         ]
-        line = "M" + "L".join(f"{FIGURE_UNITS * x:.1f} {10 * y:.0f}" for x, y in at)
+        along = _held(at) if curve.name == "lr" else at
+        line = "M" + "L".join(f"{FIGURE_UNITS * x:.1f} {10 * y:.0f}" for x, y in along)
         kind = f"curve {colors[curve.name]}{'' if curve.name in ('train loss', 'lr') else ' other'}"
         parts.append(
             tag(
@@ -168,6 +169,12 @@ def _panel(
         )
         ends.append((at[-1][1], curve.name))
     return parts + _names(sorted(ends), panel.height, colors)
+
+
+def _held(at: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the corners of what keeps its value until the next point, and the last to the end."""
+    ends = [x for x, _ in at[1:]] + [1.0]
+    return [corner for (x, y), until in zip(at, ends) for corner in ((x, y), (until, y))]
 
 
 def _dots(at: list[tuple[float, float]]) -> list[Markup]:

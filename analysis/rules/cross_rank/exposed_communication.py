@@ -12,11 +12,16 @@ from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ledger.view.model_code import line_with
-from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
-from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
+from feedline.analysis.ranks.communication import (
+    MIN_EXPOSED_SHARE,
+    Communication,
+    ExposedKind,
+    Prediction,
+    QuestionId,
+)
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
-SLOW = "slow_network"
+_SLOW = "slow_network"
 _RULE_ID = "exposed_communication"
 
 
@@ -208,7 +213,7 @@ def slow(facts: RankFacts) -> Finding | None:
         return None
     fix, *others = _ways_of_transport(comm)
     return Finding(
-        SLOW,
+        _SLOW,
         Severity.of(exposed.share),
         message=_REACHES(part=comm.network_share, beyond=exposed.beyond, took=exposed.s),
         more=[comm.network],
@@ -452,7 +457,7 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
 
 
 SLOW_RULE: Rule[RankFacts] = Rule(
-    SLOW,
+    _SLOW,
     slow,
     _faster,
     claims=("*/comm/transfer", "exposed_transfer"),

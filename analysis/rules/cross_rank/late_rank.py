@@ -59,7 +59,7 @@ _STAGE = "To see its time, wrap such code in `with feedline.stage('name'):`."
 _ANNOTATION = "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
 _CHANGING = {
     "wait": [
-        "Make batches more alike: group samples of similar size.",
+        "Give all ranks batches of similar size in each step.",
         "With workers, raise prefetch_factor as well.",
     ],
     COLLECTING: [_FIXES[COLLECTING], *_COLLECTED],
@@ -84,7 +84,7 @@ _MEAN = Sentence(
 _WHOLE_HOST = "all ranks on its host are late, and no others"
 _TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
 _CHANGES = Sentence(
-    "the slowest rank changes, and the others wait up to {part} of {whole}: {varies} varies most",
+    "the slowest rank changes, and the others wait up to {part} of {whole}, mostly due to {varies}",
     part=PERCENT,
     whole=PART,
     varies=PART,
@@ -312,7 +312,7 @@ def answer(
     )
 
 
-class Predicted(TypedDict, total=False):
+class _Predicted(TypedDict, total=False):
     """What a finding says of a cost that is a prediction: its 95 % interval, s."""
 
     cost_kind: CostKind
@@ -320,7 +320,7 @@ class Predicted(TypedDict, total=False):
     cost_high_s: float
 
 
-def predicted(found: Prediction | None) -> Predicted:
+def predicted(found: Prediction | None) -> _Predicted:
     """Return the interval of what a cause costs.
 
     It is the measured step less the interval of the step without it.

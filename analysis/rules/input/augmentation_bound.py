@@ -6,6 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.crops import CONTAINERS, is_cut
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
@@ -75,6 +76,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
+        place=making_line(facts),
         how_to_check="Have the dataset return the same augmented sample each time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,

@@ -8,9 +8,9 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
-from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import arguments
+from feedline.analysis.ledger.view import cpus, loader_call, sample
 from feedline.analysis.ledger.view.input_wait import maker, severity
+from feedline.analysis.ledger.view.loader_call import arguments
 from feedline.analysis.ledger.view.slow_code import making_line, slow_code
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import (
@@ -61,7 +61,7 @@ _WORKERS = Sentence("More workers would overlap the remaining waits: {change}", 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while no file is read."""
-    blocked, others = cpus.blocked_share(facts), _elsewhere(facts)
+    blocked, others = sample.blocked_share(facts), _elsewhere(facts)
     if blocked is None or not others:
         return None
     kind = max(others, key=lambda name: others[name])
@@ -84,8 +84,8 @@ def check(facts: RuleInputs) -> Finding | None:
             *([] if line else [_SHOWS(maker=maker(facts))]),
             *_more_workers(facts, given),
         ],
-        place=_place(known) or line or (handover.place(facts) if given else ""),
-        condition=handover.only_if(facts, given),
+        place=_place(known) or line or (loader_call.place(facts) if given else ""),
+        condition=loader_call.only_if(facts, given),
         how_to_check="Replace the blocking call with a value from memory. If samples take just as "
         "long, this finding is wrong.",
         cost_s=cost_s,
@@ -132,7 +132,7 @@ def _elsewhere(facts: RuleInputs) -> dict[str, float]:
 
     It is empty where that is not known.
     """
-    blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
+    blocked, seen = sample.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
         return {}
     named = (*STORAGE, LOCK) if at_own_locks(facts) else STORAGE
@@ -154,7 +154,7 @@ def _reads(facts: RuleInputs) -> bool:
 
 
 def _says(facts: RuleInputs, kind: str, part: float) -> str:
-    total, doing = cpus.total(facts), DOING[kind]
+    total, doing = sample.total(facts), DOING[kind]
     if total is None:
         return _SAYS(part=part, doing=doing)
     return _TIMED(part=part, took=part * total.wall_s, doing=doing)
@@ -193,7 +193,7 @@ def _overlapping(facts: RuleInputs, kind: str) -> int | None:
 
 
 def _more_workers(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
-    return [_WORKERS(change=handover.change(facts, given))] if given else []
+    return [_WORKERS(change=loader_call.change(facts, given))] if given else []
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
-from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import arguments, as_code
+from feedline.analysis.ledger.view import cpus, loader_call
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
+from feedline.analysis.ledger.view.loader_call import arguments, as_code
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
-from feedline.analysis.measure.model import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS, Cpus
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, PERCENT, Sentence
 
@@ -31,7 +31,7 @@ _SAYS = Sentence(
     cpus=CPUS,
 )
 _WAITS = Sentence(
-    "{part} of each step is spent waiting for CPUs that other programs use", part=PERCENT
+    "at least {part} of each step is spent waiting for CPUs that other programs use", part=PERCENT
 )
 _THREADS_WAIT = "the threads of the training wait for those CPUs"
 _STOP = (
@@ -55,7 +55,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
     waits_s = _waiting_s(facts)
-    queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
+    queues_s, kept_s = waits_s * cpus.by_others(facts), _kept_from_workers_s(facts)
     weight, (queues, kept) = (
         Severity.of(max(queues_s, kept_s) / mean_s),
         (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s)),
@@ -69,50 +69,63 @@ def check(facts: RuleInputs) -> Finding | None:
     else:  # what can be saved is the time of the other effect
         message, *more = uses, *([_THREADS_WAIT] if queues else [])
     advice = _advice(facts, kept_s)
-    found = [
-        ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
-        ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
-        ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
-        ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
-        ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
-        ("waiting_for_others_s", "of that, for CPUs that other programs hold", held_s, "s"),
-        (
-            "waiting_for_others_share",
-            "the same, share of the step",
-            held_s / mean_s if held_s is not None else None,
-            SHARE,
-        ),
-        (
-            "kept_from_workers_s",
-            "saved per step by more workers if those CPUs were free (estimated)",
-            kept_s if kept else None,
-            "s",
-        ),
-        (
-            "waiting_for_cpu_share",
-            "waiting for a CPU, share of a sample's time",
-            facts.runqueue_share,
-            SHARE,
-        ),
-    ]
     return Finding(
         _RULE_ID,
         weight,
         message=message,
         more=[*more, *([_NO_ROOM] if kept else [])],
-        evidence=measured(found),
+        evidence=_evidence(facts, use, held_s, kept_s if kept else None),
         fix=_THEN.format(settings=as_code(advice)) if advice else _STOP,
         fix_more=[*_loader(facts, advice), *_WHICH] if advice else [_RECORD],
-        condition=handover.only_if(facts, advice),
+        condition=loader_call.only_if(facts, advice),
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
 
 
+def _evidence(
+    facts: RuleInputs, use: Cpus, held_s: float | None, kept_s: float | None
+) -> list[Evidence]:
+    """Return who uses the CPUs, and what that costs.
+
+    Args:
+        held_s: that samples wait for CPUs of other programs, per step; None: that is not told.
+        kept_s: that more workers would save; None: too little.
+    """
+    return measured(
+        [
+            ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
+            ("cpus_of_training", "CPUs used by this training", use.own, "CPUs"),
+            ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
+            ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
+            ("waiting_for_cpu_s", "waiting for a CPU per step", _waiting_s(facts), "s"),
+            ("waiting_for_others_s", "of that, for CPUs that other programs hold", held_s, "s"),
+            (
+                "waiting_for_others_share",
+                "the same, share of the step",
+                held_s / facts.step.mean_s if held_s is not None else None,
+                SHARE,
+            ),
+            (
+                "kept_from_workers_s",
+                "saved per step by more workers if those CPUs were free (estimated)",
+                kept_s,
+                "s",
+            ),
+            (
+                "waiting_for_cpu_share",
+                "waiting for a CPU, share of a sample's time",
+                facts.runqueue_share,
+                SHARE,
+            ),
+        ]
+    )
+
+
 def change(facts: RuleInputs) -> Change:
     """Free the other programs' CPUs, and let the workers that the fix names use them."""
-    return Change(settings=_advice(facts, kept_from_workers_s(facts)), others=False)
+    return Change(settings=_advice(facts, _kept_from_workers_s(facts)), others=False)
 
 
 def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
@@ -126,8 +139,11 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
 
 def _loader(facts: RuleInputs, advice: dict[str, int | bool]) -> list[str]:
     """Return the new line of the loader and where it is: no line causes what the finding is about."""
-    where = handover.place(facts)
-    return [handover.change(facts, advice), *([f"The loader is made at {where}."] if where else [])]
+    where = loader_call.place(facts)
+    return [
+        loader_call.change(facts, advice),
+        *([f"The loader is made at {where}."] if where else []),
+    ]
 
 
 def _waiting_s(facts: RuleInputs) -> float:
@@ -142,7 +158,7 @@ def _waiting_s(facts: RuleInputs) -> float:
     return min(own + of_workers, facts.step.mean_s)
 
 
-def kept_from_workers_s(facts: RuleInputs) -> float:
+def _kept_from_workers_s(facts: RuleInputs) -> float:
     """Return the seconds per step that more workers would spare with the CPUs of other programs.
 
     Without those CPUs they do not. 0.0 where some workers never get a batch.

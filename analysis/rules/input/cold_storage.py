@@ -4,15 +4,14 @@ from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule, Time
-from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.cpus import saturated
-from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.loader_call import arguments
+from feedline.analysis.ledger.view.sample import MIN_DISK_BYTES, from_swap
 from feedline.analysis.ledger.view.storage import (
     MIN_BLOCKED_SHARE,
-    MIN_DISK_BYTES,
     blocked_by,
-    from_swap,
     spared_s,
     storage_share,
 )
@@ -76,10 +75,10 @@ def check(facts: RuleInputs) -> Finding | None:
         message=says(part=blocked, read=traffic.disk_bytes),
         more=[_MAPPED] if mapped else [],
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_SET(change=handover.in_words(facts, more)) if more else _MOVE,
+        fix=_SET(change=loader_call.in_words(facts, more)) if more else _MOVE,
         fix_more=[*([_IF_NO_FASTER] if more else []), _STORE],
-        place=handover.place(facts) if more else "",
-        condition=handover.only_if(facts, more),
+        place=loader_call.place(facts) if more else "",
+        condition=loader_call.only_if(facts, more),
         how_to_check="Read the same samples again, from the page cache. If reading them still "
         "takes as long, this finding is wrong.",
         cost_s=cost_s,

@@ -4,9 +4,10 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
 _RULE_ID = "cpu_saturated"
@@ -80,7 +81,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
         evidence=_evidence(facts),
         fix=fix,
         fix_more=fix_more,
-        place=place_of_largest(facts) if fix in less_cpu(facts) else "",
+        place=(place_of_largest(facts) or making_line(facts)) if fix in less_cpu(facts) else "",
         how_to_check=_how_to_check(facts),
         cost_s=max(cost_s, quota_s),
         cost_kind=CostKind.BOUND if quota_s > cost_s else CostKind.ESTIMATED,
@@ -89,7 +90,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
 
 def _making_cpus(facts: RuleInputs) -> float | None:
     """Return how many CPUs all ranks use for making samples, helper threads included."""
-    total, rate = cpus.total(facts), facts.throughput.samples_per_s
+    total, rate = sample.total(facts), facts.throughput.samples_per_s
     if total is None or total.cpu_s is None or rate is None:
         return None
     return (
@@ -102,7 +103,7 @@ def _making_cpus(facts: RuleInputs) -> float | None:
 def _helped(facts: RuleInputs) -> str:
     return (
         ", with helper threads"
-        if (cpus.process_ratio(facts) or 0.0) > cpus.MIN_PROCESS_RATIO
+        if (sample.process_ratio(facts) or 0.0) > sample.MIN_PROCESS_RATIO
         else ""
     )
 
@@ -164,7 +165,7 @@ def _says(facts: RuleInputs) -> tuple[str, list[str]]:
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
-    total = cpus.total(facts)
+    total = sample.total(facts)
     found = [
         (
             "waiting_for_cpu_share",

@@ -4,17 +4,17 @@ from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
-from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, place
+from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_cpu_s,
     batch_s,
-    batches_per_step,
     input_wait,
     making_share,
     num_workers,
     severity,
 )
+from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.sentences import NAME, SIZE, Sentence
 
 _RULE_ID = "custom_collate"
@@ -61,7 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + waits.transport_s
         + waits.making_s * making_share(facts, "collate", "transport")
     )
-    cost_s = min(_WON * moving_s, _COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
+    cost_s = min(_WON * moving_s, _COPY_S_PER_BYTE * loader.batch_bytes * facts.batches_per_step)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None

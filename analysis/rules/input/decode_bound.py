@@ -6,16 +6,11 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
-from feedline.analysis.ledger.view.cpus import (
-    accounted,
-    cost_share,
-    cpu_share_of,
-    kind_of_work,
-    making_wait_s,
-    total,
-)
+from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.sample import accounted, total
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.sentences import PERCENT, TIME, Sentence
@@ -46,7 +41,7 @@ _FRAMES = [
 ]
 _FRAMES_ON_GPU = "Or decode on the GPU (torchcodec, DALI)."
 _JPEGS = " (simplejpeg, torchvision.io)"
-ON_GPU = " (nvJPEG, DALI)"
+_ON_GPU = " (nvJPEG, DALI)"
 _STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
 OTHERS = (
@@ -91,6 +86,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence,
         fix=fix,
         fix_more=others,
+        place=making_line(facts),
         how_to_check="Have the dataset return the same decoded sample every time. If samples/s do "
         "not rise, this finding is wrong.",
         cost_s=cost_s,
@@ -149,7 +145,7 @@ def _of_images(facts: RuleInputs) -> list[str]:
     of_jpeg = "jpeg" in name.lower() and "2000" not in name
     ways = [
         *([] if name.startswith(_FAST) else [f"decode with a faster library{_JPEGS * of_jpeg}"]),
-        *([f"decode on the GPU{ON_GPU * of_jpeg}"] if facts.on_gpu else []),
+        *([f"decode on the GPU{_ON_GPU * of_jpeg}"] if facts.on_gpu else []),
         *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
         *(["store smaller images"] if fewer_pixels(facts) else []),
     ]

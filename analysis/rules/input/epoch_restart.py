@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.page_faults import assignments
@@ -102,7 +102,9 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=fix,
         fix_more=fix_more,
         place=_place(facts),
-        condition="" if facts.dataset_changes or one_each else handover.only_if(facts, _SETTINGS),
+        condition=""
+        if facts.dataset_changes or one_each
+        else loader_call.only_if(facts, _SETTINGS),
         how_to_check=_CHANGES_ARE_SEEN
         if facts.dataset_changes
         else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
@@ -133,7 +135,7 @@ def _place(facts: RuleInputs) -> str:
     if facts.dataset_changes:
         return ""
     begun = line_of_stage(facts, START) if _takes_one_batch(facts) else ""
-    return begun or handover.place(facts)
+    return begun or loader_call.place(facts)
 
 
 def _changed(facts: RuleInputs) -> list[str]:
@@ -164,14 +166,14 @@ def _fixes(facts: RuleInputs, method: object) -> tuple[str, list[str]]:
         return _SHARE(names=_attributes(facts)), [_DO_NOT_KEEP, *others]
     others = [*_dearer(facts), *(preload if method in ("spawn", "forkserver") else [])]
     if not facts.loader_made_again:
-        return handover.change(facts, _SETTINGS), others
-    kept = handover.call(facts, handover.as_code(_SETTINGS), "now made for each pass")
+        return loader_call.change(facts, _SETTINGS), others
+    kept = loader_call.call(facts, loader_call.as_code(_SETTINGS), "now made for each pass")
     return _ONCE(call=kept), others
 
 
 def _dearer(facts: RuleInputs) -> list[str]:
     """Return what to do besides, because workers that stay make batches slower."""
-    if not handover.dearer_if_they_stay(facts):
+    if not loader_call.dearer_if_they_stay(facts):
         return []
     variables = assignments(facts)
     return [

@@ -9,14 +9,9 @@ from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import (
-    alone_s,
-    at_best_s,
-    crowded,
-    receiving_s,
-    with_workers_s,
-)
+from feedline.analysis.ledger.view import cpus, loader_call
+from feedline.analysis.ledger.view.handover import alone_s, crowded, receiving_s, with_workers_s
+from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     RECEIVING,
@@ -60,10 +55,10 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=_SAYS(getting=loading, making=making),
         evidence=_evidence(facts, making),
-        fix=handover.change(facts, settings),
-        fix_more=handover.without_workers(settings),
-        place=handover.place(facts),
-        condition=handover.only_if(facts, settings),
+        fix=loader_call.change(facts, settings),
+        fix_more=loader_call.without_workers(settings),
+        place=loader_call.place(facts),
+        condition=loader_call.only_if(facts, settings),
         how_to_check="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
         settings=settings,
@@ -104,7 +99,7 @@ def _sends_more(facts: RuleInputs) -> bool:
     loader = facts.loader
     if loader is None:
         return False
-    pickled = (loader.pickle_bytes or 0.0) > handover.MAX_PICKLE_BYTES
+    pickled = (loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES
     return (
         pickled
         or not {"shared", "objects"} & set(loader.flags)

@@ -10,6 +10,7 @@ from feedline.analysis.ledger.view.input_wait import (
     operations_share,
     severity,
 )
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.sentences import SIZE, Sentence
 
 _RULE_ID = "float32_on_host"
@@ -74,6 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence,
         fix=f"Return uint8 tensors, then convert{_and_normalize(facts)} whole batches "
         f"{'on the device' if facts.on_gpu else 'in the loop'}.",
+        place=making_line(facts),
         how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding "
         "is wrong.",
         cost_s=cost_s,

@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
-from feedline.analysis.ledger.view import cheaper, cpus
+from feedline.analysis.ledger.view import cheaper, cpus, sample
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     making_share,
@@ -144,7 +144,7 @@ def check(facts: RuleInputs) -> Finding:
 def _shares(facts: RuleInputs, stage: str | None) -> list[Evidence]:
     """Return what samples and the main thread wait for, and the stage's part of the CPU time."""
     found = [
-        ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
+        ("blocked_share", "blocked, share of a sample's time", sample.blocked_share(facts), SHARE),
         (
             "waiting_for_cpu_share",
             "waiting for a CPU, share of a sample's time",

@@ -23,7 +23,7 @@ _SAYS = Sentence(
 )
 _REQUEST = "Request the next batch before calling the model on this one."
 _WAITS_FOR = "See what the function waits for: a queue, a file, a lock."
-_FEWER = "Make each batch with fewer calls (one indexing operation for all of its samples)."
+_FEWER = "Make each batch with fewer and larger operations, such as one index for all samples."
 _NO_THREAD = "A thread would not help, because the CPUs are busy."
 _THREAD = (
     "Or make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) with a "

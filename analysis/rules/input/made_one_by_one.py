@@ -6,7 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Time
 from feedline.analysis.ledger.view.cpus import kind_of_work
-from feedline.analysis.ledger.view.handover import Between, call, place, receiving_s
+from feedline.analysis.ledger.view.handover import Between, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     input_wait,
@@ -15,6 +15,7 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
     unsure_s,
 )
+from feedline.analysis.ledger.view.loader_call import call, place
 from feedline.analysis.sentences import TIME, Sentence
 
 _RULE_ID = "made_one_by_one"

@@ -7,11 +7,10 @@ from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule
-from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
+from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_s,
-    batches_per_step,
     input_wait,
     making_share,
     num_workers,
@@ -57,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         + input_wait(facts).making_s * making_share(facts, "transport")
     )
     cost_s = min(
-        _WON * sending_s, _PICKLE_S_PER_BYTE * loader.pickle_bytes * batches_per_step(facts)
+        _WON * sending_s, _PICKLE_S_PER_BYTE * loader.pickle_bytes * facts.batches_per_step
     )
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:

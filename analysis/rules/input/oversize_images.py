@@ -9,6 +9,7 @@ from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.ledger.view.page_faults import faults_share
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NUMBER, PART, Sentence
 
@@ -62,6 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
+        place=making_line(facts),
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does "
         "not fall, this finding is wrong.",
         cost_s=cost_s,

@@ -39,7 +39,7 @@ _ENOUGH_MEMORY = (
 
 #: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again
 #: (docs/rules/page_faults.md).
-MIN_SHARE = 0.15
+_MIN_SHARE = 0.15
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -48,7 +48,7 @@ def check(facts: RuleInputs) -> Finding | None:
     It is silent where the memory may be that of a memory map.
     """
     faults, part = _faults(facts), faults_share(facts)
-    if faults is None or part is None or part < MIN_SHARE or not environment(facts):
+    if faults is None or part is None or part < _MIN_SHARE or not environment(facts):
         return None
     cost_s = spared_s(facts, part)
     weight = severity(facts, cost_s)

@@ -4,7 +4,6 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
-from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.sentences import COUNT, Sentence
 
@@ -44,8 +43,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_FIX,
         fix_more=[_SAMPLER],
-        # or the loader, whose sampler is to skip them
-        place=skipped.place or place(facts),
+        place=skipped.place,
         how_to_check="Count the batches of a later pass that the model is trained on. If these are "
         "all, this finding is wrong.",
         cost_s=cost_s,

@@ -4,8 +4,9 @@ from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
-from feedline.analysis.ledger.view.expected import Work
+from feedline.analysis.ledger.view.expected import KERNEL, Work
 from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import UNKNOWN_CALL, UNKNOWN_CAUSE, Why, slowest_stage
 from feedline.analysis.sentences import PART, TIME, Sentence
 
@@ -23,6 +24,8 @@ _CAUSED = Sentence(
     "{stage} takes {took} per {per}: {why}", stage=PART, took=TIME, per=PART, why=PART
 )
 _SHOULD = Sentence("it should take less than {should}{how}", should=TIME, how=PART)
+#: Stages of what the program calls for a sample; others are at no line of it.
+_OF_PROGRAM = ("read", "decode", KERNEL)
 _TASK = Sentence("that is {task}", task=PART)
 
 
@@ -44,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(work, cause),
         fix=cause.fix,
         fix_more=cause.fix_more,
-        place=cause.place,
+        place=cause.place or (making_line(facts) if work.stage in _OF_PROGRAM else ""),
         how_to_check=cause.how_to_check,
         cost_s=work.lost_s + cause.also_s,
         claims=[f"sample/{work.stage}", work.stage],

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
-from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
+from feedline.analysis.ledger.view.input_wait import input_wait, severity
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST
@@ -78,7 +78,7 @@ _ENDS_EARLY = 0.9  # of the samples of a whole pass
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the time in which indices are drawn with what torch's samplers take."""
     loader, took_s = facts.loader, input_wait(facts).sampler_s
-    batches, samples = batches_per_step(facts), facts.throughput.batch_size or 0.0
+    batches, samples = facts.batches_per_step, facts.throughput.batch_size or 0.0
     if loader is None or took_s < max(_MIN_BATCH_S * batches, _MIN_INDEX_S * samples):
         return None
     weight = severity(facts, took_s)

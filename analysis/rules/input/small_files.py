@@ -6,6 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
@@ -42,7 +43,7 @@ _OPENS = ("PIL.open", "numpy.load", "numpy.fromfile", "torchvision.read_file", "
 _READS_WHOLE_FILES = ("zarr.Array",)
 
 #: A mean number that differs less from a whole one is shown as that.
-WHOLE = 0.005
+_WHOLE = 0.005
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -74,6 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_PACK,
         fix_more=[_PACKS_IMAGES] if facts.decodes_images else [],
+        place=making_line(facts),
         condition="" if files else _IF_FILES,
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the "
         "same, this finding is wrong.",
@@ -110,7 +112,7 @@ def _opened(facts: RuleInputs) -> float:
 
 def _many(x: float, what: str) -> str:
     """Return ``1 file``, ``1.70 files``: a mean that is a whole number is told as one."""
-    return counted(round(x), what) if abs(x - round(x)) < WHOLE else f"{number(x)} {what}s"
+    return counted(round(x), what) if abs(x - round(x)) < _WHOLE else f"{number(x)} {what}s"
 
 
 def _file_bytes(facts: RuleInputs) -> float | None:

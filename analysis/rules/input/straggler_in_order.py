@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
-from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
 from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 
@@ -72,10 +72,10 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(waiting=blocked_s),
         more=[_VARIES(deviation=maker.fetch_cv)],
         evidence=evidence,
-        fix=f"{handover.in_words(facts, _SETTINGS)}.",
+        fix=f"{loader_call.in_words(facts, _SETTINGS)}.",
         fix_more=[_KEEP_ORDER(factor=facts.setting("prefetch_factor", 2))],
-        place=handover.place(facts),
-        condition=handover.only_if(facts, _SETTINGS),
+        place=loader_call.place(facts),
+        condition=loader_call.only_if(facts, _SETTINGS),
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
         settings=dict(_SETTINGS),

@@ -4,15 +4,11 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
-from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.handover import place
+from feedline.analysis.ledger.view import sample
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.storage import (
-    MIN_BLOCKED_SHARE,
-    from_swap,
-    spared_s,
-    storage_share,
-)
+from feedline.analysis.ledger.view.loader_call import place
+from feedline.analysis.ledger.view.sample import from_swap
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
 _RULE_ID = "swapping"
@@ -31,7 +27,7 @@ def _kernel_share(facts: RuleInputs) -> float:
 
     The kernel finds the page, and unpacks it where swap is compressed memory.
     """
-    total = cpus.total(facts)
+    total = sample.total(facts)
     return min(1.0, (facts.traffic.system_s or 0.0) / total.wall_s) if total is not None else 0.0
 
 

@@ -5,10 +5,10 @@ from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.expected import heaviest
-from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
+from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.sentences import CODE, PART, PERCENT, Sentence
 
@@ -37,8 +37,8 @@ def check(facts: RuleInputs) -> Finding | None:
     Threads that send them count as well. It is silent while CPUs are free.
     """
     process_s = facts.process_cpu_s
-    accounted_s = cpus.accounted(facts)
-    ratio = cpus.process_ratio(facts)
+    accounted_s = sample.accounted(facts)
+    ratio = sample.process_ratio(facts)
     if (
         process_s is None
         or accounted_s is None
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         or not cpus.saturated(facts)
     ):
         return None
-    if ratio <= cpus.MIN_PROCESS_RATIO:
+    if ratio <= sample.MIN_PROCESS_RATIO:
         return None
     helpers = 1 - 1 / ratio
     cost_s = cpus.making_wait_s(facts) * helpers

@@ -5,8 +5,8 @@ from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
-from feedline.analysis.ledger.view import cheaper, cpus, handover
-from feedline.analysis.ledger.view.handover import arguments, receiving_s
+from feedline.analysis.ledger.view import cheaper, cpus, loader_call
+from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     compute_s,
     input_wait,
@@ -15,12 +15,9 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.ledger.view.storage import (
-    MIN_BLOCKED_SHARE,
-    answers_share,
-    from_swap,
-    unknown_answers,
-)
+from feedline.analysis.ledger.view.loader_call import arguments
+from feedline.analysis.ledger.view.sample import from_swap
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, unknown_answers
 from feedline.analysis.ledger.view.workers_needed import (
     advised,
     gained_s,
@@ -110,7 +107,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     given = {} if useless(facts) else arguments(facts, number)
     said = [*_says(facts, workers), *cpus.use(facts)]
-    fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
+    fix, *why = [loader_call.change(facts, given)] if given else _split_first(facts)
     return Finding(
         _RULE_ID,
         weight,
@@ -119,8 +116,8 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(facts),
         fix=fix,
         fix_more=why,
-        place=handover.place(facts) if given else cheaper.place_of_samples(facts),
-        condition=handover.only_if(facts, given),
+        place=loader_call.place(facts) if given else cheaper.place_of_samples(facts),
+        condition=loader_call.only_if(facts, given),
         how_to_check=_HAVE_OTHERS
         if repeats(facts)
         else f"Run with num_workers={number}{'' if given else ' and as many shards'}. If samples/s "

@@ -13,7 +13,7 @@ from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
 from feedline.analysis.sentences import PART, TIME, Sentence
 
-RULE_ID = "too_short"
+_RULE_ID = "too_short"
 
 _ONLY_TIMED = Sentence(
     "it is unknown what takes {longer} of the {mean} step: those steps were only timed",
@@ -53,7 +53,7 @@ def check(facts: RuleInputs) -> Finding | None:
     took = [_TAKES(between=_between(sure), aside=aside)] if known else []
     fix, *others = [_RECORD_ALL] if _only_timed(facts, sure) else _fixes(facts, sure)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_why(facts, sure),
         more=[*took, _INPUT_UNKNOWN if sure.steps >= _FEWEST else _UNKNOWN],
@@ -168,7 +168,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     of_input=True,

@@ -14,7 +14,7 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.measure.stream_workers import Parts
+from feedline.analysis.measure.clues import Parts
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
 
 RULE_ID = "workers_without_data"

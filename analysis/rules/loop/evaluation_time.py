@@ -1,5 +1,7 @@
 """Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
+from collections.abc import Sequence
+
 from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.calls_per_step import PER_EVALUATION
 from feedline.analysis.ledger.change import Refused
@@ -12,7 +14,7 @@ from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, part
 from feedline.analysis.ledger.view.slow_code import enough, reported
 from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.measure.step_model import OwnFunction, StepSummary
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "evaluation_time"
@@ -53,7 +55,7 @@ _MOST_OF_CALL = 1 / 3
 def check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
-    steps_s = _steps_s(facts)
+    steps_s = facts.all_steps_s
     whole_s = steps_s + step.evaluating_s
     if step.evaluating_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
@@ -82,37 +84,10 @@ def check(facts: RuleInputs) -> Finding | None:
             *parts(named, " in total, outside the model"),
         ],
         evidence=[
-            Evidence(
-                "evaluation_s",
-                "evaluation, rollouts or generation, in total",
-                step.evaluating_s,
-                "s",
-            ),
-            Evidence("steps_s", "all steps, in total", steps_s, "s"),
-            Evidence(
-                "evaluation_share",
-                "evaluation, rollouts or generation, share of the time of steps and evaluation",
-                part,
-                SHARE,
-            ),
+            *_evidence(step, steps_s, named, known, line),
             *measured(
-                [
-                    ("evaluation_once_s", "one of them", _once_s(step), "s"),
-                    (
-                        "evaluation_period",
-                        "steps from one to the next",
-                        step.evaluation_period,
-                        "steps",
-                    ),
-                    ("not_evaluating", "other ranks, which do not evaluate", idle or None, "ranks"),
-                ]
+                [("not_evaluating", "other ranks, which do not evaluate", idle or None, "ranks")]
             ),
-            *(
-                Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name)
-                for one in named
-            ),
-            *([reported(known[0].call, known[1], "evaluation")] if known else []),
-            *(_spent(line) if line is not None else []),
         ],
         fix=f"{known[0].call.fix}." if known else fixes[0],
         fix_more=fixes if known else fixes[1:],
@@ -139,15 +114,42 @@ def _others(idle: int) -> str:
     return "the other rank does" if idle == 1 else f"the other {idle} ranks do"
 
 
-def _steps_s(facts: RuleInputs) -> float:
-    """Return what all steps took, with those that the mean leaves out, as the whole run's table.
-
-    Where that is not known, they are taken to be like the mean step.
-    """
-    run = facts.ledger.run if facts.ledger is not None else None
-    return (run.total_s("steps") if run is not None else 0.0) or (
-        facts.step.mean_s * facts.throughput.steps
-    )
+def _evidence(
+    step: StepSummary,
+    steps_s: float,
+    named: Sequence[OwnFunction],
+    known: tuple[CallFound, float] | None,
+    line: HotLine | None,
+) -> list[Evidence]:
+    return [
+        Evidence(
+            "evaluation_s",
+            "evaluation, rollouts or generation, in total",
+            step.evaluating_s,
+            "s",
+        ),
+        Evidence("steps_s", "all steps, in total", steps_s, "s"),
+        Evidence(
+            "evaluation_share",
+            "evaluation, rollouts or generation, share of the time of steps and evaluation",
+            step.evaluating_s / (steps_s + step.evaluating_s),
+            SHARE,
+        ),
+        *measured(
+            [
+                ("evaluation_once_s", "one of them", _once_s(step), "s"),
+                (
+                    "evaluation_period",
+                    "steps from one to the next",
+                    step.evaluation_period,
+                    "steps",
+                ),
+            ]
+        ),
+        *(Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name) for one in named),
+        *([reported(known[0].call, known[1], "evaluation")] if known else []),
+        *(_spent(line) if line is not None else []),
+    ]
 
 
 def _known(facts: RuleInputs) -> tuple[CallFound, float] | None:

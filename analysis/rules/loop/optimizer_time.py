@@ -21,6 +21,7 @@ from feedline.analysis.measure.code_node import share_of
 from feedline.analysis.measure.code_places import OPTIMIZER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "optimizer_time"
@@ -169,19 +170,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *_embedded(updated, used),
             *([_IN_GROUPS(groups=updated.groups)] if split else []),
         ],
-        evidence=[
-            Evidence("optimizer_s", "optimizer, per step", took, "s"),
-            Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
-            Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
-            Evidence("elements", "elements in them", float(updated.elements), "1"),
-            *measured(
-                [
-                    ("lacking_share", _LACKING, _spared(updated, used) if used else None, SHARE),
-                    ("fused_speedup", _MEDIAN, _FUSED_SPEEDUP if faster else None, "1"),
-                ]
-            ),
-            *(inside.evidence if inside is not None else []),
-        ],
+        evidence=_evidence(step, updated, used, inside, faster),
         fix=first,
         fix_more=others,
         place=inside.place if inside is not None else _place(facts, updated, used),
@@ -191,6 +180,31 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=cost_s,
         cost_kind=_kind(facts, inside, other_code, faster, used),
     )
+
+
+def _evidence(
+    step: StepSummary, updated: Updated, used: int | None, inside: _Inside | None, fused: bool
+) -> list[Evidence]:
+    """Return what the update takes, of how many tensors, and where.
+
+    Args:
+        used: rows of embeddings that a step uses; None: not known, or no matter.
+        fused: a fused optimizer is all of the fix.
+    """
+    took = step.stages.get(_STAGE, 0.0)
+    return [
+        Evidence("optimizer_s", "optimizer, per step", took, "s"),
+        Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
+        Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
+        Evidence("elements", "elements in them", float(updated.elements), "1"),
+        *measured(
+            [
+                ("lacking_share", _LACKING, _spared(updated, used) if used else None, SHARE),
+                ("fused_speedup", _MEDIAN, _FUSED_SPEEDUP if fused else None, "1"),
+            ]
+        ),
+        *(inside.evidence if inside is not None else []),
+    ]
 
 
 def _alone(facts: RuleInputs) -> bool:
@@ -289,6 +303,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("optimizer",),
     bound="Bound by the optimizer",
     lifts=LESS_TO_COMPUTE,
-    supposing="with a faster update",
     action="speed up optimizer.step()",
 )

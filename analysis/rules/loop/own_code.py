@@ -315,7 +315,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("other", "loss"),
     bound="Bound by the training loop",
     lifts=LESS_TO_COMPUTE,
-    supposing="if this code took no time",
     free=free,
     action="speed up this code",
 )

@@ -136,5 +136,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by periodic work",
     lifts=LESS_TO_COMPUTE,
     supposing="if these steps took as long as the others",
-    action="do this less often",
+    action="look into the longest steps",
 )

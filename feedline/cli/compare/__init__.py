@@ -18,7 +18,7 @@ from feedline.profiler.files import results
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
-    from feedline.pipelines.compare.comparison import Comparison, Compute
+    from feedline.pipelines.compare.comparison_result import Comparison, Compute
     from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 
 _COMPARISON_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
@@ -181,9 +181,9 @@ def _task_of(args: argparse.Namespace) -> "LoadTask":
 def _load_transform(spec: str | None) -> Any:
     """Return the user's transform, or the usual one for ImageNet."""
     if spec is not None:
-        from feedline.pipelines import user_code
+        from feedline.pipelines import user_modules
 
-        return user_code.load_transforms(spec)
+        return user_modules.load_transforms(spec)
 
     from feedline.pipelines.libraries import load
 
@@ -235,10 +235,10 @@ def _compute_of(spec: str | None, task: "LoadTask") -> "Callable[[], Compute] | 
     """
     if spec is None:
         return None
-    from feedline.pipelines import user_code
+    from feedline.pipelines import user_modules
     from feedline.pipelines.compare.loader_timing import prepare_training_step
 
-    return prepare_training_step(user_code.load_model(spec), task)
+    return prepare_training_step(user_modules.load_model(spec), task)
 
 
 def _machine() -> dict[str, object]:
@@ -258,7 +258,11 @@ def _write(comparison: "Comparison", folder: Path, json_file: Path | None) -> li
         OutputError: a file cannot be written.
     """
     from feedline.cli.compare.text import render
-    from feedline.pipelines.compare.comparison import loader_ceilings, to_plain, to_pytest_benchmark
+    from feedline.pipelines.compare.comparison_result import (
+        loader_ceilings,
+        to_plain,
+        to_pytest_benchmark,
+    )
 
     plain = json.dumps(to_plain(comparison), indent=1)
     texts = (

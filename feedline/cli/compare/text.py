@@ -18,7 +18,7 @@ from feedline.analysis.report.document import (
     Table,
 )
 from feedline.analysis.report.figures.svg import percent, tag
-from feedline.pipelines.compare.comparison import (
+from feedline.pipelines.compare.comparison_result import (
     Comparison,
     LoaderRow,
     median_interval,
@@ -392,10 +392,10 @@ def _transform(spec: str | None) -> str:
     """Return the statements that leave ``transform``."""
     if spec is None:
         return _USUAL_TRANSFORM
-    from feedline.pipelines import user_code
+    from feedline.pipelines import user_modules
 
     module, _, name = spec.partition(":")
     return (
         f"import {module}\n\ntransform = "
-        f"{module}.{name}{'()' if user_code.makes_transforms(spec) else ''}"
+        f"{module}.{name}{'()' if user_modules.makes_transforms(spec) else ''}"
     )

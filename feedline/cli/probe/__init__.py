@@ -128,14 +128,16 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     """
     import torch
 
-    from feedline.pipelines import photos, user_code
+    from feedline.pipelines import photos, user_modules
     from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
     from feedline.pipelines.translate.recipe import read_recipe
 
     plan = ProbePlan.quick() if args.quick else ProbePlan()
     data = photos.scan(args.data, limit=plan.files) if args.data else None
-    transform = user_code.load_transforms(args.transforms) if args.transforms is not None else None
-    model = user_code.load_model(args.model) if args.model is not None else None
+    transform = (
+        user_modules.load_transforms(args.transforms) if args.transforms is not None else None
+    )
+    model = user_modules.load_model(args.model) if args.model is not None else None
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = read_recipe(transform) if transform is not None else None
     notes = (

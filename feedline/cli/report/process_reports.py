@@ -27,7 +27,7 @@ _MAX_PAGES = 64  # trainings that get a page of their own unasked
 
 
 @dataclass(frozen=True)
-class ProcessReports:
+class _ProcessReports:
     """What was reported of the trainings of one process.
 
     Attributes:
@@ -55,7 +55,7 @@ def report_process(
     several: bool,
     notes: list[str],
     done: Callable[[], None],
-) -> ProcessReports:
+) -> _ProcessReports:
     """Build the report of one process's training and write it.
 
     It goes into the run folder if it is the only one, else into its own. Of several trainings that
@@ -64,7 +64,7 @@ def report_process(
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
-    from feedline.analysis.report import stacks
+    from feedline.analysis.report import stack_files
     from feedline.analysis.traces.windows import read_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
@@ -94,26 +94,26 @@ def report_process(
     done()
     if windows is not None:
         reported.written.extend(_write_trace(folder, run, args, windows))
-    if args.output is not None and stacks.is_stacks(args.output):
-        stacks.write(run, args.output)
+    if args.output is not None and stack_files.is_stacks(args.output):
+        stack_files.write(run, args.output)
         reported.written.append(args.output)
     return reported
 
 
 def _draws_trace(args: argparse.Namespace, number: int | None) -> bool:
     """Return whether a trace is written: into the run folder with its other files, or as asked."""
-    from feedline.analysis.report import trace
+    from feedline.analysis.report import perfetto_trace
 
     if args.output is not None:
-        return trace.is_trace(args.output)
+        return perfetto_trace.is_trace(args.output)
     return args.names == REPORT_FILES and number is None
 
 
 def is_of_records(path: Path) -> bool:
     """Return whether a file is made of records instead of the report."""
-    from feedline.analysis.report import stacks, trace
+    from feedline.analysis.report import perfetto_trace, stack_files
 
-    return trace.is_trace(path) or stacks.is_stacks(path)
+    return perfetto_trace.is_trace(path) or stack_files.is_stacks(path)
 
 
 def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
@@ -145,7 +145,7 @@ def _report_one(
     build: "Callable[[Run], Report]",
     name: str,
     args: argparse.Namespace,
-) -> ProcessReports:
+) -> _ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
@@ -162,7 +162,7 @@ def _report_one(
     source = _source_of(training, report) if args.with_source else None
     whole = name and args.output is not None
     written = [] if whole else _write_report(folder, report, args, source)
-    return ProcessReports(
+    return _ProcessReports(
         [
             row(
                 name,
@@ -192,7 +192,7 @@ def _report_several(
     build: "Callable[[Run], Report]",
     name: str,
     args: argparse.Namespace,
-) -> ProcessReports:
+) -> _ProcessReports:
     """Build and write the reports of several trainings of a process, and their overview.
 
     Args:
@@ -238,7 +238,7 @@ def _report_several(
             reports,
             args,
         )
-    return ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
+    return _ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
 
 
 def _write_report(
@@ -371,15 +371,15 @@ def _write_trace(
 
     With -o, which writes no report, its notes are printed.
     """
-    from feedline.analysis.report import trace
+    from feedline.analysis.report import perfetto_trace
 
     path = args.output or folder / _TRACE_FILE
     try:
         if args.output is not None:
-            notes = trace.write(run, path, windows)
+            notes = perfetto_trace.write(run, path, windows)
         else:
             with owned.replacing(folder, _TRACE_FILE) as file:
-                notes = trace.write_into(run, file, True, windows)
+                notes = perfetto_trace.write_into(run, file, True, windows)
         for note in (
             [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]
         ):

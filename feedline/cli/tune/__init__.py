@@ -102,7 +102,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     """Search, say before how long that takes, and measure it."""
     from feedline.analysis.ledger.change import Refused
-    from feedline.analysis.ledger.view import handover
+    from feedline.analysis.ledger.view import loader_call
     from feedline.analysis.predict.search import Searcher, Tuning
 
     began = time.monotonic()
@@ -112,7 +112,9 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     search = _search(searcher, args.quiet)
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
-    line = handover.line_to_change(training.facts, dict(search.changes)) if search.changes else ""
+    line = (
+        loader_call.line_to_change(training.facts, dict(search.changes)) if search.changes else ""
+    )
     return Tuning(
         search,
         limits,

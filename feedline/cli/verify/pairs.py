@@ -49,7 +49,7 @@ from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
 from feedline.profiler.files import owned, results
 from feedline.profiler.printable import say
-from feedline.profiler.session import overrides
+from feedline.profiler.store.manifest import OVERRIDES_HOOK
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, trainings
 
@@ -536,7 +536,7 @@ def _not_changed(path: Path) -> str:
         hook
         for rank in _run_of(path).ranks.values()
         for hook in rank.manifest.hooks
-        if hook["name"] == overrides.OVERRIDES_HOOK
+        if hook["name"] == OVERRIDES_HOOK
     ]
     return next(
         (str(hook["why"]) for hook in hooks if not hook["attached"]),

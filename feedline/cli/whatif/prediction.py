@@ -9,7 +9,7 @@ from feedline.analysis.explain.predictions import joined
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view import loader_call
 from feedline.cli.parser import suggestion
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError
@@ -97,7 +97,7 @@ def change_of_settings(
     change, *extremes = [
         joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages
     ]
-    line = handover.line_to_change(facts, settings) if settings else ""
+    line = loader_call.line_to_change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
     remarks = (*measured.remarks, *_side_effects(settings, facts))
     return _SettingsChange(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from traces.between.made_up import MS, Training, trained
 
-from feedline.analysis.ranks.traced_ranks import RankComparison, compare
+from feedline.analysis.ranks.cross_rank import RankComparison
+from feedline.analysis.ranks.traced_ranks import compare
 from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 

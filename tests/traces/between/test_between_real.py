@@ -8,9 +8,10 @@ import pytest
 from needs import TRACES, real_traces
 
 from feedline.analysis.ranks.aligned_clocks import align
+from feedline.analysis.ranks.cross_rank import RankComparison
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.numbered_collectives import numbered
-from feedline.analysis.ranks.traced_ranks import RankComparison, compare
+from feedline.analysis.ranks.traced_ranks import compare
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.rank_trace import RankTrace, summarise

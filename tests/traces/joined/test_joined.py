@@ -12,7 +12,7 @@ from traces.joined.rules import Event, File
 from traces.joined.training import BATCH, SAMPLES
 from warm_python import WarmPython
 
-from feedline.analysis.report import trace
+from feedline.analysis.report import perfetto_trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.windows import _READINGS_NS, _marks_in, read_windows, shared_clock
 from feedline.cli import main
@@ -194,7 +194,7 @@ def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path
         copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK)
     )
     found = read_windows(open_run(copy))
-    trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
+    perfetto_trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
 
     assert "within about 10." in found.notes[0] and "no clock marks" in found.notes[0]
@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_no_half_of_a_trace(run, tmp_path, monkeypatch):
         yield "{}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trace, "_lines_of", fails)
+    monkeypatch.setattr(perfetto_trace, "_lines_of", fails)
     with pytest.raises(OutputError, match="No space left on device"):
-        trace.write(open_run(run), tmp_path / "trace.json.gz")
+        perfetto_trace.write(open_run(run), tmp_path / "trace.json.gz")
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from traces.joined.rules import File
 from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
-from feedline.analysis.report import trace
+from feedline.analysis.report import perfetto_trace
 from feedline.analysis.traces.perfetto import _MAX_LANES, NOWHERE, assign_lanes
 from feedline.analysis.traces.trace_columns import Kind, Trace, Track
 from feedline.analysis.traces.windows import read_windows
@@ -40,7 +40,7 @@ def joined(folder: Path, window: Trace, rank: int = 0) -> Path:
 
 def written(folder: Path) -> File:
     run = open_run(folder)
-    notes = trace.write(run, folder / "trace.json.gz", read_windows(run))
+    notes = perfetto_trace.write(run, folder / "trace.json.gz", read_windows(run))
     assert notes == []
     return File(folder / "trace.json.gz")
 
@@ -116,7 +116,7 @@ def test_whatever_torch_profiler_wrote_the_file_keeps_the_rules(window):
     with tempfile.TemporaryDirectory() as folder:
         run = open_run(joined(Path(folder), window))
         found = read_windows(run)
-        notes = trace.write(run, Path(folder) / "trace.json", found)
+        notes = perfetto_trace.write(run, Path(folder) / "trace.json", found)
         file = File(Path(folder) / "trace.json")
 
     assert file.broken() == []
@@ -167,7 +167,7 @@ def test_events_that_were_left_out_are_said(tmp_path):
     rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(_MAX_LANES + 3)]
     run = open_run(joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX)))
 
-    assert trace.write(run, tmp_path / "trace.json.gz", read_windows(run)) == [
+    assert perfetto_trace.write(run, tmp_path / "trace.json.gz", read_windows(run)) == [
         "rank 0: 3 events are not in the trace: more overlap than there are tracks"
     ]
 

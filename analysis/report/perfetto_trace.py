@@ -36,7 +36,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import StackTimes, Stretch, name_of
+from feedline.profiler.store.stacks_reader import StackTimes, Stretch, name_of
 
 _packing: ModuleType = gzip
 _LEVEL = 5
@@ -85,7 +85,7 @@ _OF_BATCHES = (
 )
 #: What does not happen in a thread gets tracks of its own, behind those of threads: a record's
 #: thread is below 256.
-GPU, _COLLECTIVES = 256, 257
+_GPU, _COLLECTIVES = 256, 257
 _OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
 
 
@@ -244,9 +244,9 @@ def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str
         yield from _values(process, made, clock)
     spans = process.records[~np.isin(process.records["stage"], _NO_SPANS)]
     place = spans["thread"].astype(np.int64)
-    place[spans["stage"] == Stage.GPU] = GPU
+    place[spans["stage"] == Stage.GPU] = _GPU
     place[spans["stage"] == Stage.COLLECTIVE] = _COLLECTIVES
-    names = {0: name, GPU: f"{name}, GPU", _COLLECTIVES: f"{name}, collectives"}
+    names = {0: name, _GPU: f"{name}, GPU", _COLLECTIVES: f"{name}, collectives"}
     for one in np.unique(place).tolist():
         yield from _track(
             process, spans[place == one], names.get(one, f"{name}, thread {one}"), made, clock

@@ -8,7 +8,7 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks_reader import read_stacks
 
 _SPEEDSCOPE, _COLLAPSED = ".speedscope.json", ".collapsed"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
