@@ -358,3 +358,18 @@ def test_nothing_is_said_of_a_step_that_is_short_but_for_its_waiting_for_a_cpu(q
     found = replace(found, throughput=throughput, step=replace(found.step, mean_s=0.0024))
 
     assert (own_code.check(replace(found, main_queued_share=queued)) is not None) is told
+
+
+@pytest.mark.parametrize(("elsewhere", "name"), [(0, "found()"), (20, "score()")])
+def test_evaluation_without_one_line_names_the_function_in_which_most_of_it_is(elsewhere, name):
+    score = [*LOOP, ("score.py", 9, "score")]
+    each = [*score, ("score.py", 20, "found")]
+    parts = [("score.py", line, f"part_{line // 2}") for line in (2, 3, 4, 5)]
+    lines = [stack([*each, part], 5) for part in parts]
+    lines += [stack([*score, ("show.py", line, "show")], 5) for line in range(elsewhere // 5)]
+    model = [stack([*score, *FORWARD], 1), stack([*score, *WAIT], 1)]
+    code = SampledCode.of([training(*model, *lines)], SourceLines(2e9))
+
+    finding = evaluation_time.check(replace(given(evaluation_s=30.0), code=code))
+
+    assert f"spent in {name} at score.py" in " ".join(map(str, finding.more))
