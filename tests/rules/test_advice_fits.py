@@ -818,7 +818,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "collate_fn",
             replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
+            replace(made_up_facts(), padding=Padding(0.2, 0.3, 9)),
+        ),
+        (
+            "similar length",
             replace(made_up_facts(), padding=Padding(0.2, 0.7, 9)),
+            replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
         ),
     ],
     "denormal_numbers": [
