@@ -440,6 +440,14 @@ PER_SAMPLE: Calls = (
         text=r"\bnp\.random\.choice\(.*replace\s*=\s*False|\b(permutation|randperm)\(.*\)\[:",
     ),
     KnownCall(
+        "chances_summed",
+        "All chances are checked and added up again for each draw.",
+        "Add them up once, with cumsum, and draw with np.searchsorted",
+        "https://github.com/neuro-ml/deep_pipe/pull/57",
+        text=r"\.choice\(.*\bp\s*=|\brandom\.choices\(.*\bweights\s*=|\bmultinomial\(",
+        left=0.02,
+    ),
+    KnownCall(
         "shuffled",
         "A list is shuffled in Python for each sample, one swap after another.",
         "Draw what is needed with random.choice or random.sample, or shuffle once per epoch",
