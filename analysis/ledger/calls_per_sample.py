@@ -442,7 +442,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "chances_summed",
         "All chances are checked and added up again for each draw.",
-        "Add them up once, with cumsum, and draw with np.searchsorted",
+        "Add up the chances once, with cumsum, and draw with np.searchsorted",
         "https://github.com/neuro-ml/deep_pipe/pull/57",
         text=r"\.choice\(.*\bp\s*=|\brandom\.choices\(.*\bweights\s*=|\bmultinomial\(",
         left=0.02,
