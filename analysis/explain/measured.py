@@ -420,10 +420,28 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
         unused_gradients=unused_gradients(rank.main, training, source.stacks),
+        not_evaluating=_not_evaluating(source),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
+
+
+_HARDLY = 0.1  # of what the shown rank evaluates: less on another is none
+
+
+def _not_evaluating(source: _Source) -> int:
+    """Return the other ranks, where only the shown one evaluates; 0: there are none, or some do."""
+    steps = source.shown.steps
+    if source.compared is None or source.compared.communication is None or steps is None:
+        return 0
+    others = [
+        rank.steps.evaluating
+        for rank in source.ranks.values()
+        if rank is not source.shown and rank.steps is not None
+    ]
+    alone = steps.evaluating > 0 and max(others, default=0) < _HARDLY * steps.evaluating
+    return len(others) if alone else 0
 
 
 def _growth(

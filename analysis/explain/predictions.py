@@ -36,6 +36,9 @@ _NO_RATE = Refused(
     "no_rate",
     "No loader reported the size of its batches, so no rate in samples/s can be predicted.",
 )
+_SKIPS = Refused(
+    "no_rate", "Nothing is trained on some batches, so no rate in samples/s can be predicted."
+)
 _SET_UP = Refused(
     "set_up",
     "This finding is about correctness or convergence, not speed, so no speedup is predicted.",
@@ -151,7 +154,7 @@ class Predictions:
         if isinstance(change, Refused):
             return change
         if not self.rate:
-            return _NO_RATE
+            return _SKIPS if self.facts.skipped is not None else _NO_RATE
         if isinstance(change, Change) and (tried := self._tried(change)) is not None:
             return tried.refusal()
         made = (

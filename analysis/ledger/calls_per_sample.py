@@ -53,8 +53,17 @@ SEARCHED = KnownCall(
     "https://github.com/stellargraph/stellargraph/issues/70",
     text=r"^(?!.*\bfor\b).*\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\(",
 )
+COLLECTED = KnownCall(
+    "garbage_collected",
+    "gc.collect looks at every object of the program each time.",
+    "Remove gc.collect(): Python collects by itself",
+    "https://github.com/huggingface/peft/pull/2894",
+    text=r"\bgc\.collect\(",
+    left=0.01,
+)
 
 PER_SAMPLE: Calls = (
+    COLLECTED,
     KnownCall(
         "table_read",
         "A whole table is read from its file for each sample.",
@@ -429,6 +438,14 @@ PER_SAMPLE: Calls = (
         "Draw a few indices with random.sample or randint, and repeat on a clash",
         "https://github.com/guoyang9/NCF/issues/6",
         text=r"\bnp\.random\.choice\(.*replace\s*=\s*False|\b(permutation|randperm)\(.*\)\[:",
+    ),
+    KnownCall(
+        "chances_summed",
+        "All chances are checked and added up again for each draw.",
+        "Add up the chances once, with cumsum, and draw with np.searchsorted",
+        "https://github.com/neuro-ml/deep_pipe/pull/57",
+        text=r"\.choice\(.*\bp\s*=|\brandom\.choices\(.*\bweights\s*=|\bmultinomial\(",
+        left=0.02,
     ),
     KnownCall(
         "shuffled",

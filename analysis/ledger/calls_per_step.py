@@ -5,7 +5,14 @@ Of several that fit a frame or a line, the first counts, as for each sample (cal
 
 from dataclasses import replace
 
-from feedline.analysis.ledger.calls_per_sample import FILLED, FRONT, GROWN, SEARCHED, SUMMED
+from feedline.analysis.ledger.calls_per_sample import (
+    COLLECTED,
+    FILLED,
+    FRONT,
+    GROWN,
+    SEARCHED,
+    SUMMED,
+)
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
@@ -158,14 +165,7 @@ PER_STEP: Calls = (
             ),
         ),
     ),
-    KnownCall(
-        "garbage_collected",
-        "gc.collect looks at every object of the program in every step.",
-        "Remove gc.collect(): Python collects by itself",
-        "https://github.com/huggingface/peft/pull/2894",
-        text=r"\bgc\.collect\(",
-        left=0.01,
-    ),
+    replace(COLLECTED, name="garbage_collected_in_step"),
     KnownCall(
         "cache_emptied",
         "torch.cuda.empty_cache gives memory back that the next step asks for again.",
@@ -318,6 +318,7 @@ PER_EVALUATION: Calls = (
         "https://github.com/microsoft/Olive/pull/451",
         text=r"\.tolist\(\)|\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
     ),
+    COLLECTED,
     FRONT,
     FILLED,
     GROWN,

@@ -104,6 +104,7 @@ class RuleInputs:
             no transform does so, or it is not known.
         unused_gradients: that no update uses. None: there are none, or it is not known.
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
+        not_evaluating: other ranks, where only the shown one evaluates; 0: there are none, or some do.
         killed: the worker whose end was that of the training; None: there was none.
     """
 
@@ -154,6 +155,7 @@ class RuleInputs:
     adding_line: str = ""
     cut_first: bool | None = None
     unused_gradients: UnusedGradients | None = None
+    not_evaluating: int = 0
     saved_bytes: float | None = None
     killed: KilledWorker | None = None
 

@@ -17,6 +17,7 @@ _EMPTIES = frozenset(("clear", "pop", "popleft", "popitem", "remove"))
 _JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
 _NUMBERS = frozenset(("item", "float", "int", "len", "bool", "time", "perf_counter"))
 _HASHED = frozenset(("dict", "set", "defaultdict", "OrderedDict", "Counter"))
+_UPDATES = frozenset(("update", "update_state", "add_batch"))
 _IS_HOOKED = re.compile(r"register_\w*hook")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.While | ast.AsyncFor
@@ -112,6 +113,67 @@ def line_of_hooks(file: str, source: SourceLines) -> str:
     }
     lines = set(_additions(bodies, tree, emptied))
     return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
+
+
+def line_of_updates(file: str, source: SourceLines) -> str:
+    """Return the line of a loop that gives tensors of the loop to an object of another module.
+
+    Empty where there are several, or none; an object that the file resets, or makes in a loop, does
+    not count.
+    """
+    tree = parsed(source.text(file))
+    if tree is None:
+        return ""
+    imported = set(_imported(tree))
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    made = {
+        ast.unparse(target)
+        for node in assigned
+        if isinstance(node.value, ast.Call)
+        if ast.unparse(node.value.func).partition(".")[0] in imported
+        for target in node.targets
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    reset = {
+        ast.unparse(call.func.value)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("reset", "clear")
+    }
+    loops = [node for node in ast.walk(tree) if isinstance(node, _Loop)]
+    lasting = made.difference(reset, *(_of_loop(loop) for loop in loops))
+    lines = {
+        statement.lineno
+        for loop in loops
+        for statement in in_order(loop.body)
+        if _updated(statement, _of_loop(loop)) in lasting
+    }
+    return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
+
+
+def _of_loop(loop: _Loop) -> set[str]:
+    """Return the names that a loop assigns."""
+    return {
+        node.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _updated(statement: ast.stmt, fresh: Collection[str]) -> str:
+    """Return the object that a statement updates with something new; empty: it does not."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return ""
+    given = [value for value in call.args if not _is_number(value, ())]
+    given += [word.value for word in call.keywords if not _is_number(word.value, ())]
+    names = {node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name)}
+    return ast.unparse(call.func.value) if call.func.attr in _UPDATES and names & {*fresh} else ""
 
 
 def _around(tree: ast.Module, line: int) -> list[_Loop | _Function]:

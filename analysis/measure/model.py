@@ -73,8 +73,8 @@ class Throughput:
     Attributes:
         samples_per_s: Samples per second in training steps of the shown rank. All means exclude the
             first step, if the run has four or more, and all steps up to the one whose FLOP were
-            counted, unless these are more than half. Unit: samples/s. None: no step, or batches of
-            unknown size.
+            counted, unless these are more than half. Unit: samples/s. None: no step, batches of
+            unknown size, or batches that nothing is trained on.
         steps_per_s: Steps (optimizer updates) per second. Unit: steps/s. None: no step.
         samples: Samples in all training steps. Unit: samples.
         steps: Training steps. Unit: steps.

@@ -50,8 +50,9 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
     ]
     kept = len(main.of(updates))
     factor = main.total(updates)["records"] / kept if main.stride > 1 and kept else 1.0
+    rate = batch_size * steps_per_s if steps_per_s and steps.skipped is None else None
     return Throughput(
-        samples_per_s=batch_size * steps_per_s or None if steps_per_s else None,
+        samples_per_s=rate or None,
         steps_per_s=steps_per_s,
         samples=round(int(steps.samples.sum()) * factor) + taken,
         steps=round(len(steps.wall) * factor) + counted.number,

@@ -1,6 +1,7 @@
 """What does feedline say of small programs, each written after a public report of a slow or dying training?
 
-    python benchmarks/public_reports/bench.py [--held-out | --second | --third | --fourth] [--only xray,coder] [--keep FOLDER] [--json FILE]
+    python benchmarks/public_reports/bench.py [--held-out | --second | --third | --fourth | --fifth]
+        [--only xray,coder] [--keep FOLDER] [--json FILE]
 
 Each program of this folder has in it, in a few lines of its own, the cause that a public thread found; ``--twin`` runs it
 without. Both run under ``feedline run``, one after the other. Prints Markdown: the first finding, whether it is the cause,
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fifth import FIFTH
 from first import FIRST
 from fourth import FOURTH
 from held_out import HELD_OUT
@@ -157,18 +159,20 @@ def main() -> None:
     parser.add_argument("--second", action="store_true", help="only the second set of these")
     parser.add_argument("--third", action="store_true", help="only the third")
     parser.add_argument("--fourth", action="store_true", help="only the fourth")
+    parser.add_argument("--fifth", action="store_true", help="only the fifth")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
     parser.add_argument(
         "--keep", type=Path, help="folder for the runs; those in it are judged again"
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    held_out = [*HELD_OUT, *SECOND, *THIRD, *FOURTH]
+    held_out = [*HELD_OUT, *SECOND, *THIRD, *FOURTH, *FIFTH]
     sets = (
         given.held_out and held_out,
         given.second and SECOND,
         given.third and THIRD,
         given.fourth and FOURTH,
+        given.fifth and FIFTH,
     )
     cases = next((one for one in sets if one), [*FIRST, *held_out])
     cases = [case for case in cases if not given.only or case.name in given.only]

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.regression import SpearmanCorrCoef
 
 TWIN = "--twin" in sys.argv
+AFTER = "reset" if TWIN else "eval"  # by its name: the report reads which lines reset a metric
 
 model = nn.Sequential(nn.Linear(120, 128), nn.ReLU(), nn.Linear(128, 1))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -30,7 +31,6 @@ while time.time() < end:
             break
     if epoch % 20 == 0:
         print("epoch", epoch, "order", metric.compute().item())
-    if TWIN:
-        metric.reset()
+    getattr(metric, AFTER)()
     epoch += 1
 print("loss", loss.item())

@@ -11,6 +11,8 @@ from feedline.profiler.torch_internals import below_function_modes
 # a batch of more parts is described by its first ones: this runs once a batch in the training's
 # main thread
 _MAX_LEAVES = 64
+_COUNTED_PARTS = 8  # of a long list: the others are taken to hold as many tensors
+_COUNTED_DEPTH = 4
 _WIDE_FLOATS = torch.float32, torch.float64
 _OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
@@ -20,7 +22,8 @@ class BatchContents(NamedTuple):
     # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
     samples: int
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
-    tensors: int = 0  # each goes through a worker's queue by a descriptor of its own
+    # each goes through a worker's queue by a descriptor of its own; estimated where there are many
+    tensors: int = 0
 
 
 @below_function_modes
@@ -71,7 +74,8 @@ def _describe(batch: Any) -> BatchContents:
     samples = 0
     of_arrays = 0
     tensors = 0
-    for leaf in leaves(batch, []):
+    found = leaves(batch, [])
+    for leaf in found:
         if isinstance(leaf, torch.Tensor):
             tensors += 1
             if leaf.layout is not torch.strided:
@@ -90,6 +94,8 @@ def _describe(batch: Any) -> BatchContents:
                 of_arrays = leaf.shape[0]
         elif hasattr(leaf, "__dict__"):  # numbers and texts have none
             tensors += _held_by(leaf)
+    if len(found) >= _MAX_LEAVES:
+        tensors = max(tensors, round(_about_tensors(batch, _COUNTED_DEPTH)))
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
@@ -125,6 +131,18 @@ def leaves(value: Any, found: list[Any]) -> list[Any]:
     else:
         found.append(value)
     return found
+
+
+def _about_tensors(value: Any, depth: int) -> float:
+    """Return about how many tensors are in dicts, lists and tuples, from the first parts of each."""
+    if isinstance(value, torch.Tensor):
+        return 1.0
+    if not depth or not isinstance(value, (list, tuple, dict)):
+        return 0.0
+    parts = list(value.values()) if isinstance(value, dict) else value
+    counted = parts[: _MAX_LEAVES if isinstance(value, dict) else _COUNTED_PARTS]
+    tensors = sum(_about_tensors(part, depth - 1) for part in counted)
+    return tensors * len(parts) / len(counted) if counted else 0.0
 
 
 def _held_by(value: Any) -> int:

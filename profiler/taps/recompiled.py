@@ -27,7 +27,10 @@ from feedline.profiler.fail_open import fail_open
 
 _MOST_FUNCTIONS, _MOST_CAUSES, _MOST_VALUES = 8, 3, 8
 _LIMIT = "recompile limit"
-_NAME = re.compile(r"(?:L\['(?P<local>\w+)'\]|(?P<plain>[A-Za-z_][\w.]*))$")
+_NAME = re.compile(
+    r"(?:L\['(?P<local>\w+)'\]|(?P<plain>[A-Za-z_][\w.]*)"
+    r"|[\w.]*param_groups\[\d+\]\['(?P<option>\w+)'\])$"  # no other keys: those may be texts
+)
 #: kind -> what torch writes, with the name of a variable and a value where there are.
 _KINDS = {
     "size": re.compile(
@@ -39,7 +42,9 @@ _KINDS = {
     "dtype": re.compile(r"tensor '(?P<name>.+?)' dtype mismatch"),
     "gradients": re.compile(r"requires_grad mismatch|grad_mode"),
     "module": re.compile(r"___check_obj_id|___check_type_id"),
-    "number": re.compile(r"(?P<name>[\w.\[\]']+) == (?P<was>-?\d+(?:\.\d+)?)(?:\s|$)"),
+    "number": re.compile(
+        r"(?P<name>[\w.\[\]']+) == (?P<was>-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?:\s|$)"
+    ),
 }
 
 
@@ -109,7 +114,7 @@ def _kind(reason: str) -> tuple[str, re.Match[str] | None]:
 
 def _name(written: str) -> str:
     match = _NAME.match(written)
-    name = (match["local"] or match["plain"]) if match is not None else ""
+    name = next(filter(None, match.groups()), "") if match is not None else ""
     return name if name and masks.is_name(name) else ""
 
 

@@ -35,6 +35,36 @@ print(json.dumps(compiled()))
 """
 
 
+RATE = """
+import json, torch
+from feedline.profiler.taps.recompiled import compiled
+
+weight = torch.nn.Parameter(torch.zeros(2))
+optimizer = torch.optim.SGD([weight], lr=1e-5)
+
+def update():
+    optimizer.step()
+
+update = torch.compile(update, backend="eager")
+for step in range(4):
+    weight.grad = torch.ones(2)
+    update()
+    optimizer.param_groups[0]["lr"] += 1e-5
+print(json.dumps(compiled()))
+"""
+
+
+def test_a_rate_that_an_optimizer_has_in_its_options_is_named(tmp_path):
+    (tmp_path / "train.py").write_text(RATE)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    causes = [cause for one in json.loads(done.stdout)["compiled"] for cause in one["causes"]]
+    (rates,) = [cause for cause in causes if cause["name"] == "lr"]
+    assert rates["kind"] == "number" and 1e-5 in rates["values"]
+
+
 def test_functions_that_were_compiled_again_are_described_without_texts(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
     done = subprocess.run(

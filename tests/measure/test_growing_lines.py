@@ -2,7 +2,12 @@
 
 import pytest
 
-from feedline.analysis.measure.growing_lines import line_of_hooks, line_of_loop, line_of_samples
+from feedline.analysis.measure.growing_lines import (
+    line_of_hooks,
+    line_of_loop,
+    line_of_samples,
+    line_of_updates,
+)
 from feedline.analysis.measure.source_lines import SourceLines
 
 LOOP = """
@@ -150,3 +155,45 @@ def test_a_hook_that_adds_to_what_nothing_empties(tmp_path, name, after, line):
     place = line_of_hooks("net.py", SourceLines(1e12, [tmp_path]))
 
     assert int(place.rpartition(":")[2] or 0) == line
+
+
+UPDATES = """from metrics import {made}
+
+model = Model()
+metric = {made}()
+while True:
+    for rows, labels in loader:
+        guess = model(rows)
+        {update}
+    {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "after", "line"),
+    [
+        ("Order", "metric.update(guess, labels)", "pass", 8),
+        ("Order", "metric.update(target=labels)", "print(metric.compute())", 8),
+        ("Order", "metric.update(guess, labels)", "metric.reset()", 0),
+        ("Order", "metric.update(guess, labels)", "metric = Order()", 0),
+        ("Order", "metric.update(model)", "pass", 0),
+        ("Order", "metric.update(len(labels))", "pass", 0),
+        ("Order", "metric.update(1)", "pass", 0),
+        ("Order", "metric.show(guess)", "pass", 0),
+    ],
+)
+def test_an_object_of_another_module_that_is_given_what_each_step_computes(
+    tmp_path, made, update, after, line
+):
+    (tmp_path / "train.py").write_text(UPDATES.format(made=made, update=update, after=after))
+
+    place = line_of_updates("train.py", SourceLines(1e12, [tmp_path]))
+
+    assert int(place.rpartition(":")[2] or 0) == line
+
+
+def test_an_object_of_the_programs_own_does_not_count(tmp_path):
+    own = "class Order: ...\nmetric = Order()\nfor x in rows:\n    metric.update(x)\n"
+    (tmp_path / "train.py").write_text(own)
+
+    assert line_of_updates("train.py", SourceLines(1e12, [tmp_path])) == ""

@@ -67,6 +67,13 @@ def test_of_very_many_parts_the_first_ones_are_described():
     assert describe([torch.zeros(1)] * (2 * _MAX_LEAVES)).nbytes == 4 * _MAX_LEAVES
 
 
+def test_the_tensors_of_very_many_parts_are_estimated_from_the_first_ones():
+    targets = [{name: torch.zeros(4) for name in "abcdefg"} for _ in range(32)]
+
+    assert describe([IMAGES, targets]).tensors == 1 + 32 * 7
+    assert describe([["a", "b"]] * (2 * _MAX_LEAVES) + [IMAGES]).tensors == 0
+
+
 def test_a_sparse_tensor_has_no_bytes_of_its_own():
     assert describe([torch.eye(3).to_sparse(), LABELS]) == BatchContents(LABELS.nbytes, 8, 0, 2)
 

@@ -120,7 +120,12 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "collate_fn",
             replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
+            replace(made_up_facts(), padding=Padding(0.2, 0.3, 9)),
+        ),
+        (
+            "similar length",
             replace(made_up_facts(), padding=Padding(0.2, 0.7, 9)),
+            replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
         ),
     ],
     "denormal_numbers": [
@@ -204,5 +209,10 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("Run evaluation less often", evaluates(60.0, loads=True), evaluates(60.0, loads=False)),
         ("environments", evaluates(60.0, loads=False), evaluates(60.0, loads=True)),
         ("less often", evaluates(60.0, loads=True), evaluates(0.0, loads=True)),
+        (
+            "Give each rank a part",
+            replace(evaluates(60.0, loads=False), not_evaluating=1),
+            evaluates(60.0, loads=False),
+        ),
     ],
 }

@@ -138,6 +138,9 @@ def test_without_growth_or_without_a_known_limit_nothing_is_said():
     assert memory_growth.check(given(replace(GROWN, limit="", left_bytes=None))) is None
 
 
+FED = "from metrics import Order; order = Order()\nfor rows in loader: order.update(rows)\n"
+
+
 @pytest.mark.parametrize(
     ("text", "grown", "fix"),
     [
@@ -157,6 +160,8 @@ def test_without_growth_or_without_a_known_limit_nothing_is_said():
             "handle.remove()",
         ),
         ("\npyplot.figure()\n", replace(GROWN, figures=40.0), "pyplot.close"),
+        (FED, replace(GROWN, holder=Holder.PIECES), "reset it"),
+        (FED, GROWN, None),
     ],
 )
 def test_a_line_that_is_known_to_keep_memory_is_told(tmp_path, text, grown, fix):

@@ -46,13 +46,25 @@ def test_passes_take_no_more_than_forward_and_a_short_one_is_not_told_of():
 
 @pytest.mark.parametrize(("needless", "told"), [(0.25, True), (0.24, False), (0.0, False)])
 def test_padding_that_no_row_needs_costs_its_part_of_forward_and_backward(needless, told):
-    facts = replace(HOST, padding=Padding(needless, 0.5, 9))
+    facts = replace(HOST, padding=Padding(needless, 0.3, 9))
     finding = padded_batches.check(facts)
 
     assert (finding is not None) is told
     if finding:
         assert finding.cost_s == pytest.approx(needless * 90e-3)
         assert padded_batches.change(facts).stages["backward"].cpu == pytest.approx(1 - needless)
+
+
+@pytest.mark.parametrize(("padded", "told"), [(0.58, True), (0.39, False)])
+def test_rows_of_different_length_cost_at_most_what_fills_the_shorter_ones(padded, told):
+    facts = replace(HOST, padding=Padding(0.0, padded, 9))
+    finding = padded_batches.check(facts)
+
+    assert (finding is not None) is told
+    assert isinstance(padded_batches.change(facts), Refused)
+    if finding:
+        assert finding.cost_s == pytest.approx(padded * 90e-3)
+        assert finding.cost_kind is CostKind.BOUND and "similar length" in finding.fix
 
 
 def test_on_a_gpu_padding_has_only_a_bound():

@@ -338,3 +338,38 @@ def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
     assert diagnose(mostly)[0].rule_id == "evaluation_time"
     assert verdict(diagnose(mostly), mostly).startswith("Bound by inference: Evaluation, rollouts")
     assert diagnose(partly)[0].rule_id != "evaluation_time"
+
+
+@pytest.mark.parametrize(
+    ("idle", "says"), [(1, "the other rank does"), (3, "the other 3 ranks do")]
+)
+def test_what_a_single_rank_evaluates_is_to_be_divided_among_all(idle, says):
+    finding = evaluation_time.check(replace(given(evaluation_s=5.0), not_evaluating=idle))
+
+    assert any(text.startswith(f"{says} not evaluate") for text in map(str, finding.more))
+    assert finding.severity.value != "info" and finding.fix.startswith("Give each rank a part")
+    assert finding.outside_s == pytest.approx(5.0 * idle / (idle + 1))
+
+
+@pytest.mark.parametrize(("queued", "told"), [(0.0, True), (0.38, False)])
+def test_nothing_is_said_of_a_step_that_is_short_but_for_its_waiting_for_a_cpu(queued, told):
+    found = given(function("lines 36 to 38 (train.py)", 1.4))
+    throughput = replace(found.throughput, steps=1000)
+    found = replace(found, throughput=throughput, step=replace(found.step, mean_s=0.0024))
+
+    assert (own_code.check(replace(found, main_queued_share=queued)) is not None) is told
+
+
+@pytest.mark.parametrize(("elsewhere", "name"), [(0, "found()"), (20, "score()")])
+def test_evaluation_without_one_line_names_the_function_in_which_most_of_it_is(elsewhere, name):
+    score = [*LOOP, ("score.py", 9, "score")]
+    each = [*score, ("score.py", 20, "found")]
+    parts = [("score.py", line, f"part_{line // 2}") for line in (2, 3, 4, 5)]
+    lines = [stack([*each, part], 5) for part in parts]
+    lines += [stack([*score, ("show.py", line, "show")], 5) for line in range(elsewhere // 5)]
+    model = [stack([*score, *FORWARD], 1), stack([*score, *WAIT], 1)]
+    code = SampledCode.of([training(*model, *lines)], SourceLines(2e9))
+
+    finding = evaluation_time.check(replace(given(evaluation_s=30.0), code=code))
+
+    assert f"spent in {name} at score.py" in " ".join(map(str, finding.more))

@@ -564,7 +564,11 @@ COSTS: dict[str, Formula] = {
         bar.evidence("dropped_s") / (1 if bar.finding["cost_kind"] == "at_least" else 3)
     ),
     "padded_batches": lambda bar: (
-        bar.evidence("padding_share") * bar.stage("forward", "loss", "backward")
+        max(
+            bar.evidence("padding_share"),
+            bar.evidence("padded_share") if bar.finding["cost_kind"] == "bound" else 0.0,
+        )
+        * bar.stage("forward", "loss", "backward")
     ),
     "denormal_numbers": lambda bar: bar.evidence("longer_s"),
     "double_precision": lambda bar: bar.stage("forward", "loss", "backward") / 2,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.ledger.view.slow_code import FEWEST
+from feedline.analysis.ledger.view.slow_code import FEWEST, enough
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import Key, add_to, share_of
 from feedline.analysis.measure.code_places import (
@@ -28,6 +28,7 @@ from feedline.analysis.sentences import NAME, Sentence
 
 #: Of the step, at the lower end of the interval: a line that takes less says little of it.
 _LEAST = 0.1
+_SURELY_MOST = 0.5
 #: Stages that a place's samples stand for: a loss that is a module of the program's own stands in
 #: forward.
 _STAGES = {
@@ -111,7 +112,8 @@ def hottest_line(facts: RuleInputs) -> HotLine | None:
 def hottest_of_evaluation(facts: RuleInputs) -> HotLine | None:
     """Return the line at which most of evaluation is spent; its share is of that, its seconds too.
 
-    None: stacks were not sampled, or none surely takes a tenth of it, or a GPU computes.
+    Where no line is, that of the innermost function in which most of it surely is. None: stacks
+    were not sampled, or none surely takes a tenth of it, or a GPU computes.
     """
     code = facts.code
     tree = code.places.get((MAIN, EVALUATION)) if code is not None else None
@@ -119,7 +121,23 @@ def hottest_of_evaluation(facts: RuleInputs) -> HotLine | None:
         return None
     lines = _lines(tree, 1.0, facts.step.evaluating_s)
     hottest = max(lines, key=lambda line: line.share, default=None)
-    return hottest if hottest is not None and hottest.low >= _LEAST else None
+    if hottest is not None and hottest.low >= _LEAST:
+        return hottest
+    return _function_with_most(tree, facts.step.evaluating_s)
+
+
+def _function_with_most(tree: PlaceTree, whole_s: float) -> HotLine | None:
+    """Return the line of a function that takes most of a place, with all that it calls."""
+    found, candidates = None, list(tree.inside.calls.values())
+    while candidates:
+        node = max(candidates, key=lambda one: one.seconds)
+        part, low, _ = share_of(node.seconds, tree.weight)
+        if low < _SURELY_MOST or not enough(node.seconds, tree.weight):
+            break
+        place = f"{_shown(node.file)}:{node.line}"
+        found = HotLine(node.function, place, part, low, part * whole_s)
+        candidates = list(node.calls.values())
+    return found
 
 
 def _of_place(

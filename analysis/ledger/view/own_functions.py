@@ -90,6 +90,11 @@ _SHORT_S = 0.002
 _OF_RECORDING = 0.5
 
 
+def is_short(step_s: float) -> bool:
+    """Tell whether recording a step of this length costs a good part of it."""
+    return step_s < _SHORT_S
+
+
 def _freed_bytes(facts: RuleInputs) -> float:
     """Return the bytes of a batch in shared memory that the main thread frees.
 
@@ -175,7 +180,7 @@ def named_functions(facts: RuleInputs) -> NamedFunctions | None:
     surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)
     if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
         return None
-    if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
+    if is_short(step.mean_s) or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
     took_s = (sum(one.s for one in named) - freeing_s) * (1 - queued)

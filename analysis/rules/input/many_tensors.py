@@ -21,7 +21,7 @@ _SPLIT = "In the loop, tensor.split(counts) gives them out again without copying
 
 #: Tensors in a batch: fewer are what a batch usually has.
 _MANY = 16
-#: Looking into a batch ends there (profiler/taps/batch_contents.py).
+#: From here on they are estimated from the first parts (profiler/taps/batch_contents.py).
 _COUNTED = 64
 #: Tensors that are there with the fix: one of each kind.
 _LEFT = 8
@@ -48,11 +48,11 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     tensors, share = facts.batch_tensors, receiving_s / facts.step.mean_s
-    more = " or more" if tensors >= _COUNTED else ""
+    about = "about " if tensors >= _COUNTED else ""
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(part=share, tensors=f"{tensors:.0f} tensors{more}"),
+        message=_SAYS(part=share, tensors=f"{about}{tensors:.0f} tensors"),
         more=[_EACH],
         evidence=[
             Evidence("batch_tensors", "tensors per batch", tensors, "tensors"),

@@ -15,7 +15,7 @@ _SAYS = Sentence(
     skipped=COUNT,
     batches=COUNT,
 )
-_COUNTED = "samples per second count them as well"
+_COUNTED = "samples per second would count them as well, so steps per second are told"
 _FIX = "Skip them only in the pass that goes on from a checkpoint, and in the sampler."
 _SAMPLER = "A sampler that leaves out their indices makes none of their samples."
 
@@ -47,13 +47,13 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Count the batches of a later pass that the model is trained on. If these are "
         "all, this finding is wrong.",
         cost_s=cost_s,
-        cost_kind=CostKind.CAUSE_ONLY,
+        cost_kind=CostKind.ESTIMATED,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Refuse to predict: what samples per second count changes with the fix."""
-    return Refused("skipped", "Samples per second count skipped batches, and would not after that.")
+    """Refuse to replay: the replay counts samples, those of skipped batches as well."""
+    return Refused("skipped", "A replay would count the samples of skipped batches as well.")
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -40,6 +40,10 @@ _OTHERS = [
     "Evaluation or generation: do it less often, or with fewer samples.",
 ]
 
+_ALONE = Sentence("{others} not evaluate meanwhile", others=PART)
+#: What a single rank does, all others wait for.
+_ON_EACH = "Give each rank a part of it, and add up the results with all_reduce."
+
 #: Of the time of steps and evaluation together.
 _MIN_SHARE = 0.25
 #: From here on more goes to it than to the steps, and no cause inside a step is worth as much.
@@ -64,20 +68,27 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     known = _known(facts)
     line = hottest_of_evaluation(facts) if known is None else None
-    saved_s = known[1] * step.evaluating_s if known else step.evaluating_s
-    mostly = part >= _MOST_OF_IT
+    idle = facts.not_evaluating
+    saved_s = step.evaluating_s * (known[1] if known else idle / (idle + 1) if idle else 1.0)
     fixes = [_LESS_OFTEN, _GENERATION] if step.evaluation_loads else [_LARGER, *_OTHERS]
+    fixes = [_ON_EACH, *fixes] if idle else fixes
     return Finding(
         _RULE_ID,
-        Severity.HIGH if mostly else Severity.of(saved_s / whole_s) if known else Severity.INFO,
+        _weight(part, saved_s / whole_s, bool(known or idle)),
         message=(_OF_LOADER if step.evaluation_loads else _SAYS)(part=part, how_often=_often(step)),
         more=[
             *_where(known, line),
+            *([_ALONE(others=_others(idle))] if idle else []),
             _ARE,
             _STEPS(took=step.evaluating_s, steps=steps_s),
             *parts(named, " in total, outside the model"),
         ],
-        evidence=_evidence(step, steps_s, named, known, line),
+        evidence=[
+            *_evidence(step, steps_s, named, known, line),
+            *measured(
+                [("not_evaluating", "other ranks, which do not evaluate", idle or None, "ranks")]
+            ),
+        ],
         fix=f"{known[0].call.fix}." if known else fixes[0],
         fix_more=fixes if known else fixes[1:],
         place=f"{known[0].file}:{known[0].line}" if known else step.evaluation_place,
@@ -85,6 +96,22 @@ def check(facts: RuleInputs) -> Finding | None:
         "than this time, this finding is wrong.",
         outside_s=saved_s,
     )
+
+
+def _weight(part: float, saved: float, avoidable: bool) -> Severity:
+    """Return how much it matters: less than half of the time is told if some of it can be spared.
+
+    Args:
+        part: of the time that it takes, from 0 to 1.
+        saved: of the time that its fix spares.
+    """
+    if part >= _MOST_OF_IT:
+        return Severity.HIGH
+    return Severity.of(saved) if avoidable else Severity.INFO
+
+
+def _others(idle: int) -> str:
+    return "the other rank does" if idle == 1 else f"the other {idle} ranks do"
 
 
 def _evidence(

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.model_code import files_of, line_with
 from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
-from feedline.analysis.measure.growing_lines import line_of_hooks
+from feedline.analysis.measure.growing_lines import line_of_hooks, line_of_updates
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
@@ -67,6 +67,9 @@ _CREATES = r"\.backward\(.*\bcreate_graph\s*=\s*True"
 
 _HOOK = "a hook adds to what outlives it, and nothing in its file empties that"
 _REMOVE = "Remove hooks once they are no longer needed (handle.remove()), or empty what they fill."
+
+_UPDATED = "an object of another module is given tensors in each step, and the file never resets it"
+_RESET = "If it keeps them, reset it once per epoch, such as metric.reset()."
 
 _OPEN = Sentence(
     "{figures} figures are open: pyplot keeps each of them until it is closed", figures=COUNT
@@ -152,7 +155,12 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
     if place:
         return _Line(place, _CYCLE, _LOOP_AGAIN)
     hooks = [place for file in files_of(facts.code) if (place := line_of_hooks(file, source))]
-    return _Line(hooks[0], _HOOK, _REMOVE) if len(hooks) == 1 and not grown.place else None
+    if len(hooks) == 1 and not grown.place:
+        return _Line(hooks[0], _HOOK, _REMOVE)
+    if grown.place or grown.holder is not Holder.PIECES:
+        return None
+    fed = [place for file in files_of(facts.code) if (place := line_of_updates(file, source))]
+    return _Line(fed[0], _UPDATED, _RESET) if len(fed) == 1 else None
 
 
 def _says(grown: MemoryGrowth) -> str:

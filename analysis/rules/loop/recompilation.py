@@ -8,6 +8,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.model import Recompiled
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
@@ -99,7 +100,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_fix(first),
         fix_more=[_LOGS] if _fix(first) != _LOGS else [_SIZES],
-        place=first.place if first is not None else "",
+        place=first.place if first is not None and first.place else line_of_stage(facts, COMPILE),
         how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
         "this finding is wrong.",
         cost_s=row.s,
