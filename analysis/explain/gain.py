@@ -61,10 +61,11 @@ def _gain(
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
     if finding.outside_s and step is not None and rate:
-        made = rate * step.mean_s * throughput.steps
-        whole_s = (steps_s or step.mean_s * throughput.steps) + step.evaluating_s
-        before, after = made / whole_s, made / (whole_s - finding.outside_s)
-        return Gain(GainKind.AT_MOST, f"{unit} of the whole run", before, after)
+        steady_s = step.mean_s * throughput.steps
+        whole_s = (steps_s or steady_s) + step.evaluating_s
+        left_s = whole_s - finding.outside_s
+        made, of = rate * steady_s, f"{unit} of the whole run"
+        return Gain(GainKind.AT_MOST, of, made / whole_s, made / left_s)
     kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)

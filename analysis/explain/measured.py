@@ -227,7 +227,11 @@ def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: lis
         gauges=gauges,
         stacks=stacks,
         code=SampledCode.of(
-            stacks, lines, shown.steps.boundaries.evaluation if shown.steps is not None else None
+            stacks,
+            lines,
+            shown.steps.boundaries.evaluation if shown.steps is not None else None,
+            shown.steps.making.names if shown.steps and shown.steps.making else frozenset(),
+            shown.counted_since,
         ),
         lines=lines,
         ended=ended,

@@ -110,10 +110,10 @@ def _sampled(rank: RankMetrics) -> list[str]:
             f"are corrected for it"
         )
     sampled = estimate.sampled(rank.stages)
-    if estimate.longer:
+    if unattributed := estimate.unattributed_share(rank.stages):
         note += (
             ". The others took longer than those, by more than chance: which stage "
-            f"{share(estimate.unattributed_share)} of the mean step is in is unknown (unattributed)"
+            f"{share(unattributed)} of the mean step is in is unknown (unattributed)"
         )
     means = estimate.means(rank.stages)
     largest = max(sampled.share_high, key=lambda stage: means.get(stage, 0.0))

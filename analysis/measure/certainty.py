@@ -188,9 +188,8 @@ def _interval(
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
     # of all steps, of which those that were looked at are a choice
     share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns
-    return min(float(low), share), min(
-        max(float(high), share) + rank.estimate.unattributed_share, 1.0
-    )
+    unattributed = rank.estimate.unattributed_share(rank.stages)
+    return min(float(low), share), min(max(float(high), share) + unattributed, 1.0)
 
 
 def interval(

@@ -158,3 +158,8 @@ class Making:
     took: dict[str, IntArray]
     calls: float
     working_share: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the functions, without their classes and places."""
+        return frozenset(name.partition(" (")[0].rpartition(".")[2] for name in self.functions)

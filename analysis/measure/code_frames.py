@@ -159,8 +159,13 @@ def within_the_program(frames: Sequence[StackFrame]) -> Sequence[StackFrame]:
 
 def in_one_body(key: tuple[str, str], other: tuple[str, str]) -> bool:
     """Return whether two keys are of one function: lines of a module have a key each."""
-    of_module = key[1].startswith(_LINE) and other[1].startswith(_LINE)
+    of_module = is_line_of_module(key) and is_line_of_module(other)
     return key == other or of_module and key[0] == other[0]
+
+
+def is_line_of_module(key: tuple[str, str]) -> bool:
+    """Tell whether a key is of a line of a module rather than of a function."""
+    return key[1].startswith(_LINE)
 
 
 def _named(frame: StackFrame) -> str:

@@ -17,6 +17,8 @@ IDLE = "idle"
 RECORDING = "recording"
 #: What no place tells: the loop's own lines, or a worker's start.
 OTHER = "other"
+#: Of the main process: a function of the program makes batches without a loader.
+INPUT = "input"
 #: A loop that only infers.
 EVALUATION = "evaluation"
 #: Of the main process: each is a stage of the step.

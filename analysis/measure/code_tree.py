@@ -18,6 +18,7 @@ from feedline.analysis.measure.code_node import CodeNode, Key, Weight, add_to
 from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
+    INPUT,
     LOGGING,
     LOSS,
     MAKING,
@@ -40,7 +41,7 @@ MAIN, WORKER = "main", "worker"
 _LOOP = "loop"  # phase of a sample
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
-_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
+_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION, INPUT)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
 
@@ -89,6 +90,7 @@ class SampledCode:
         loop: key of the function of the program that contains the training loop; None: unknown.
         refused: why processes were not sampled.
         source: reads lines of the program.
+        makers: names of the program's functions that make batches without a loader.
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class SampledCode:
     loop: Key | None = None
     refused: list[str] = field(default_factory=list)
     source: SourceLines = field(default_factory=SourceLines)
+    makers: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -103,6 +106,8 @@ class SampledCode:
         processes: Iterable[ProcessStacks],
         source: SourceLines | None = None,
         evaluation: IntArray | None = None,
+        makers: frozenset[str] = frozenset(),
+        since: int = 0,
     ) -> "SampledCode | None":
         """Return what is known from sampled stacks; None without any.
 
@@ -110,16 +115,20 @@ class SampledCode:
             source: reads lines of the program; None: they are not read.
             evaluation: int64 [n, 2], ns, disjoint and sorted: when the program only inferred. None:
                 not known.
+            makers: names of the program's functions that make batches without a loader.
+            since: ns, when the first step begins that the mean step is of.
         """
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
-        code = cls(refused=refused, source=source or SourceLines())
+        code = cls(refused=refused, source=source or SourceLines(), makers=makers)
         seen = [
             _SeenStack.of(process.kind, part, evaluates)
             for process in processes
             for stack in process.stacks
             if stack.phase == _LOOP and stack.thread == "main"
-            for part, evaluates in _parts(stack, evaluation if process.kind == MAIN else None)
+            for part, evaluates in _parts(
+                stack, evaluation if process.kind == MAIN else None, since
+            )
             if part.samples > 0
         ]
         if not seen:
@@ -183,6 +192,9 @@ class SampledCode:
             return EVALUATION, seen.program[evaluates:]
         if inside:
             return place, inside
+        makes = next((at for at, key in enumerate(keys) if key[1] in self.makers), None)
+        if place == OTHER and makes is not None:
+            return INPUT, seen.program[makes:]
         since = keys.index(self.loop) if self.loop in keys else 0
         if place == OTHER and seen.program and logs(seen.program[-1].below):
             place = LOGGING
@@ -247,15 +259,20 @@ class _SeenStack:
         return cls(kind, stack, frames, stood.place, stood.inside, program, evaluates)
 
 
-def _parts(stack: SampledStack, evaluation: IntArray | None) -> Iterator[tuple[SampledStack, bool]]:
-    """Yield what of a stack was taken outside of evaluation, and in it."""
+def _parts(
+    stack: SampledStack, evaluation: IntArray | None, since: int
+) -> Iterator[tuple[SampledStack, bool]]:
+    """Yield what of a stack was taken outside of evaluation, and in it.
+
+    Of steps before ``since``, in which caches warm up, nothing is told.
+    """
     moments = np.array(stack.moments, np.int64)
-    if evaluation is None or not len(evaluation) or len(moments) != stack.samples:
+    if evaluation is None or len(moments) != stack.samples:
         yield stack, False
         return
     inside = holds(evaluation, moments)
     for evaluates in (False, True):
-        chosen = moments[inside == evaluates]
+        chosen = moments[(inside == evaluates) & (evaluates | (moments >= since))]
         seconds = stack.seconds * len(chosen) / stack.samples if stack.samples else 0.0
         part = replace(stack, samples=len(chosen), seconds=seconds, moments=tuple(chosen.tolist()))
         yield part, evaluates

@@ -162,13 +162,9 @@ class Estimate:
             for name, value in own.items()
         }
 
-    @property
-    def unattributed_share(self) -> float:
-        """Share (0 to 1) of the mean step that is in no stage."""
-        if not self.longer:
-            return 0.0
-        longer_ns = max(self.counted.mean_ns - float(self.walls().mean()), 0.0)
-        return longer_ns * self.stand_for / (int(self.alone.sum()) + self.stand_for) / self.mean_ns
+    def unattributed_share(self, stages: Mapping[str, IntArray | FloatArray]) -> float:
+        """Return the share (0 to 1) of the mean step that is in no stage."""
+        return self.means(stages).get(UNATTRIBUTED, 0.0) / self.mean_ns if self.longer else 0.0
 
     def _without_cost(self, means: dict[str, float]) -> dict[str, float]:
         own = {

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import FloatArray, holds
+from feedline.analysis.intervals import FloatArray, IntArray, holds
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -36,14 +36,16 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     if rank.steps is None:
         return None
     looks, steps = _looks(rank.main), rank.steps.boundaries
-    chosen = looks[~_for_evaluation(looks, steps) & (steps.step_of(looks["start"]) >= rank.first)]
+    step_of = steps.step_of(looks["start"])
+    mixed = np.isin(step_of, _evaluate_with_gradients(rank.main, steps))
+    chosen = looks[~_for_evaluation(looks, steps) & ~mixed & (step_of >= rank.first)]
     loss = (
         float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
     )
     of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
     of_input = rank.steps.making.functions if rank.steps.making else ()
     whole_s = step.stages["other"] + of_loss * step.stages.get("loss", 0.0)
-    if len(chosen) < _FEWEST:
+    if len(chosen) < _FEWEST or whole_s <= 0:  # recording it may cost more than it takes
         return None
     few_s = _in_few(chosen, rank) * whole_s
     found = _of(chosen, rank.main, whole_s - few_s, of_input)
@@ -91,6 +93,16 @@ def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
     return holds(steps.evaluation, looks["start"]) & (looks["flags"] & Flag.GRAD == 0)
 
 
+def _evaluate_with_gradients(main: Process, steps: Boundaries) -> IntArray:
+    """Return the steps with an evaluation whose forwards have gradients.
+
+    What was looked at in such a step is of both, and nothing tells which is which.
+    """
+    forwards = main.of(Stage.FORWARD)
+    inside = holds(steps.evaluation, forwards["start"]) & (forwards["flags"] & Flag.GRAD != 0)
+    return np.unique(steps.step_of(forwards["start"][inside]))
+
+
 def _of(
     looks: Records, main: Process, whole_s: float, without: Collection[str] = ()
 ) -> OwnCode | None:
@@ -112,8 +124,10 @@ def _of(
         if index is not None and name is not None:  # a damaged record has neither
             outer[name][index] += float(record["outer"])
             depth[name] += int(record["wall"])
+    left_out = 0.0
     for name in without:
-        took = np.maximum(took - outer.pop(name, np.zeros(len(took))), 0)
+        gone = outer.pop(name, np.zeros(len(took)))
+        took, left_out = np.maximum(took - gone, 0), left_out + float(gone.sum())
     if took.sum() <= 0:
         return None
     shares = {name: float(ns.sum() / took.sum()) for name, ns in outer.items() if ns.any()}
@@ -127,7 +141,9 @@ def _of(
                 shares[name] * whole_s,
                 low * whole_s,
                 high * whole_s,
-                _mainly(name, shares[name], inside),
+                _mainly(
+                    name, shares[name], 1 - shares[name] + left_out / float(took.sum()), inside
+                ),
             )
         )
     return OwnCode(whole_s, int(looks["looks"].sum()), functions)
@@ -151,14 +167,18 @@ def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
     return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 
 
-def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:
+def _mainly(name: str, share: float, outside: float, depth: Mapping[str, float]) -> str:
     """Return the deepest function that surely has half of another one's time, or more.
 
     What that one takes cannot all be outside of it.
+
+    Args:
+        share: what it takes.
+        outside: what all others take, those that belong to another stage too.
     """
     inside = {
         other: took
         for other, took in depth.items()
-        if other != name and took - (1 - share) >= _MAINLY * share
+        if other != name and took - outside >= _MAINLY * share
     }
     return min(inside, key=inside.__getitem__) if inside else ""

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, holds
 from feedline.analysis.measure import machine_use, waits
@@ -231,8 +232,30 @@ def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:
     """Return how many steps were made by each of these times, int64 [n], those only counted too."""
     counted = rank.counted
     before = np.concatenate([[0], np.cumsum(counted.steps)])
-    recorded = np.searchsorted(np.sort(steps.boundaries.end), times, "right")
+    ended = np.searchsorted(np.sort(steps.boundaries.end), times, "right")
+    recorded = ended + _updated_by(rank, steps, times, ended)
     return np.asarray(recorded + before[np.searchsorted(counted.end, times, "right")])
+
+
+def _updated_by(
+    rank: RankMetrics, steps: Steps, times: IntArray, ended: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Mark times within a step whose update had been made by then, bool [n].
+
+    Such a step lasts until the loader is asked again, as one of a library that asks a batch ahead.
+
+    Args:
+        ended: int64 [n], steps that had ended by then.
+    """
+    never = np.array([np.iinfo(np.int64).max])
+    updates = np.sort(rank.main.of(Stage.OPTIMIZER)["start"])
+    start, end = (
+        np.concatenate([np.sort(edge), never])[ended]
+        for edge in (steps.boundaries.start, steps.boundaries.end)
+    )
+    at = np.searchsorted(updates, times)
+    last, following = np.concatenate([[-1], updates])[at], np.concatenate([updates, never])[at]
+    return np.asarray((last >= start) & (following >= end))
 
 
 class _Mean(NamedTuple):

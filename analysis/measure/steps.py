@@ -42,6 +42,8 @@ ASIDE = (
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
 
+_GIVING_OUT = 0.05  # of the step: less says nothing of the input anyway
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -132,7 +134,7 @@ def steps_of(main: Process) -> Steps | None:
     )
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
-    if making is None:
+    if making is None or _gives_out(making, steps):
         return steps
     stages = taken_out(making, steps.stages)
     moved = {
@@ -143,6 +145,16 @@ def steps_of(main: Process) -> Steps | None:
     return replace(
         steps, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss
     )
+
+
+def _gives_out(making: Making, steps: Steps) -> bool:
+    """Tell whether functions only give out what is in memory, as properties of a graph do.
+
+    A choice of parts of it may take longer, and is the program's input.
+    """
+    took = sum(part[making.looked].sum() for part in making.took.values())
+    little = took < _GIVING_OUT * steps.wall[making.looked].sum()
+    return bool(little and steps.resident[making.looked].all())
 
 
 def runs_closures(main: Process) -> bool:

@@ -12,6 +12,7 @@ from feedline.analysis.measure.code_frames import (
     CodeFrame,
     called,
     in_one_body,
+    is_line_of_module,
     program_frames,
     within_the_program,
 )
@@ -60,8 +61,8 @@ class UserFunction:
     Attributes:
         kind: Process that it runs in: worker or main.
         place: Part of the pipeline. Of making batches: dataset, collate. Of the main process:
-            wait, forward, loss, backward, optimizer, checkpoint, logging, evaluation or other (the
-            loop's own lines).
+            wait, input (what makes batches without a loader), forward, loss, backward, optimizer,
+            checkpoint, logging, evaluation or other (the loop's own lines).
         function: Its name.
         file: Its file.
         line: The line of it that takes most.
@@ -206,16 +207,17 @@ def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
         stages: of the mean step, seconds.
     """
     trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    trained = _training_lines(code)
     whole, parts = Weight(), dict[str, tuple[float, str]]()
     for tree in trees:
         whole.seconds += tree.weight.seconds
         whole.squares += tree.weight.squares
-        for name, seconds, mainly in _of_loop(tree.root, code.loop):
+        for name, seconds, mainly in _of_loop(tree.root, code.loop, trained):
             before = parts.get(name, (0.0, ""))
             parts[name] = before[0] + seconds, before[1] or mainly
-    if whole.number < _FEWEST:
-        return None
     of_s = stages.get(OTHER, 0.0)
+    if whole.number < _FEWEST or of_s <= 0:
+        return None
     functions = []
     for name in sorted(parts, key=lambda name: -parts[name][0])[:_MOST_OWN]:
         share, low, high = share_of(parts[name][0], whole)
@@ -307,19 +309,43 @@ def _only_called(node: CodeNode) -> CodeNode:
     return node
 
 
-def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str, float, str]]:
-    """(name and place, seconds, what it mostly calls) of what the loop calls, and of its lines."""
+def _training_lines(code: SampledCode) -> frozenset[tuple[str, int]]:
+    """Return file and line of the program that call backward passes or updates.
+
+    A line that calls the loop of a library, such as a trainer, calls everything.
+    """
+    trees = [code.places[MAIN, place] for place in TRAINING if (MAIN, place) in code.places]
+    return frozenset(
+        (node.file, line)
+        for tree in trees
+        for node in tree.root.under()
+        for line in node.own_lines()
+    )
+
+
+def _of_loop(
+    root: CodeNode, loop: tuple[str, str] | None, trained: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, float, str]]:
+    """(name and place, seconds, what it mostly calls) of what the loop calls, and of its lines.
+
+    Args:
+        trained: file and line of those that call everything, and say nothing.
+    """
     for node in root.calls.values():
         if node.key != loop:
             inner = _only_called(node)
-            at = inner.file if inner.function.startswith("line ") else inner.place
-            yield f"{inner.function} ({at})", node.seconds, ""
+            at = inner.file if is_line_of_module(inner.key) else inner.place
+            if (inner.file, inner.line) not in trained:
+                yield f"{inner.function} ({at})", node.seconds, ""
             continue
         for child in node.calls.values():
             yield f"{child.function} ({child.place})", child.seconds, ""
         for line, own_s in node.own_lines().items():
-            name = f"line {line} of {node.function} ({node.file}:{line})"
-            yield name, own_s, library_of(node, line)
+            if (node.file, line) not in trained:
+                name = f"line {line} of {node.function} ({node.file}:{line})"
+                if is_line_of_module(node.key):
+                    name = f"line {line} ({node.file})"
+                yield name, own_s, library_of(node, line)
 
 
 def evaluating_line(

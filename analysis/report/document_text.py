@@ -193,13 +193,21 @@ def _(block: Table, width: int) -> Iterable[RenderableType]:
         if at in block.right and gap:
             grid.add_column(justify="right", width=chars)
         else:
-            grid.add_column(justify="right" if at in block.right else "left", overflow="fold")
+            whole = not block.heads and chars <= width // 2 and _of_words(block, at)
+            grid.add_column(
+                justify="right" if at in block.right else "left", overflow="fold", no_wrap=whole
+            )
     if block.heads:
         grid.add_row(*(Text(head, "dim") for head in block.heads))
     for number, row in enumerate(block.rows):
         style = "dim" if len(row) == 1 < len(wide) else "bold" if number in block.marked else ""
         grid.add_row(*map(_plain, row), style=style)
     yield _labelled(f"{block.label:<{_LABEL}}  ", grid) if block.label else grid
+
+
+def _of_words(table: Table, column: int) -> bool:
+    """Tell whether each cell of a column is one word, such as a file and a line, or empty."""
+    return all(" " not in row[column] for row in table.rows if column < len(row))
 
 
 def _layout(table: Table, width: int) -> tuple[list[int], int]:

@@ -269,7 +269,7 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
     beside_s = _beside_s(report)
-    rows = [_other(finding, mean_s, beside_s) for finding in asking[:_OTHERS]]
+    rows = [_other(finding, top, mean_s, beside_s) for finding in asking[:_OTHERS]]
     filled = [any(column) for column in zip(*rows)]
     return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
 
@@ -334,20 +334,34 @@ def _of_whole_run(gained: Gain, beside_s: float) -> Gain:
     return replace(gained, before=before, after=after)
 
 
-def _other(finding: Finding, mean_s: float, beside_s: float | None) -> tuple[str, str, str]:
+def _other(
+    finding: Finding, top: Finding | None, mean_s: float, beside_s: float | None
+) -> tuple[str, str, str]:
     gained = finding.gain
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
         told = gained if beside_s is None else _of_whole_run(gained, beside_s)
         then = f"{rate(told.before or 0.0)} -> {phrases.rate_after(told)}"
-    return _whole_action(finding), finding.place or ("" if then else _weight(finding, mean_s)), then
+    action = _whole_action(finding, top)
+    return action, finding.place or ("" if then else _weight(finding, mean_s)), then
 
 
-def _whole_action(finding: Finding) -> str:
-    """Return what to do, with the workers that freed CPUs are for."""
-    rule, workers = BY_ID.get(finding.rule_id), finding.settings.get(_WORKERS)
-    with_workers = rule is not None and rule.of_others and workers is not None
-    return f"{_action(finding)}{f', then {_WORKERS}={workers}' if with_workers else ''}"
+def _whole_action(finding: Finding, top: Finding | None) -> str:
+    """Return what to do; of other programs, with the workers that freed CPUs are for.
+
+    It comes first where it gives more than what the verdict tells, which goes before it because it
+    is the training's own.
+    """
+    rule, action = BY_ID.get(finding.rule_id), _action(finding)
+    if rule is None or not rule.of_others:
+        return action
+    workers = finding.settings.get(_WORKERS)
+    first = "first " if top is not None and _rate_with(finding) > _rate_with(top) > 0 else ""
+    return f"{first}{action}{f', then {_WORKERS}={workers}' if workers is not None else ''}"
+
+
+def _rate_with(finding: Finding) -> float:
+    return (finding.gain.after or 0.0) if finding.gain is not None else 0.0
 
 
 def _action(finding: Finding) -> str:

@@ -23,7 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from fifth import FIFTH
-from programs import CASES, FOURTH, HELD_OUT, SECOND, THIRD, Case
+from first import FIRST
+from fourth import FOURTH
+from held_out import HELD_OUT
+from programs import Case
+from second import SECOND
+from third import THIRD
 
 HERE = Path(__file__).resolve().parent
 GITHUB = "https://github.com/"
@@ -161,14 +166,15 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    held_out = [*HELD_OUT, *SECOND, *THIRD, *FOURTH, *FIFTH]
     sets = (
-        (given.held_out and [*HELD_OUT, *SECOND, *THIRD, *FOURTH, *FIFTH]),
+        given.held_out and held_out,
         given.second and SECOND,
         given.third and THIRD,
         given.fourth and FOURTH,
         given.fifth and FIFTH,
     )
-    cases = next((one for one in sets if one), [*CASES, *FIFTH])
+    cases = next((one for one in sets if one), [*FIRST, *held_out])
     cases = [case for case in cases if not given.only or case.name in given.only]
     found = []
     print("| program | cause | first | named | line | right | twin accused | stated | measured |")

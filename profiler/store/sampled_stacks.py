@@ -1,4 +1,4 @@
-"""Sampled stacks of Python code, as plain dataclasses: stacks.py reads them."""
+"""Sampled stacks of Python code, as plain dataclasses: stacks_reader.py reads them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -26,7 +26,7 @@ from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.batch_contents import BatchContents, describe, may_hold_more, rows
-from feedline.profiler.taps.loader_settings import _Values, attributes, changed, settings
+from feedline.profiler.taps.loader_settings import Values, attributes, changed, settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.recording_schedule import schedule
 from feedline.profiler.taps.source_names import CallSites
@@ -216,7 +216,7 @@ class _LoaderHandle:
     loader: Callable[[], Any]  # a weak reference
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
-    dataset: _Values | None = None  # as the program has left it; None: unknown
+    dataset: Values | None = None  # as the program has left it; None: unknown
     # attributes that it changed between passes; None: no two passes were compared
     changes: list[str] | None = None
 

@@ -196,7 +196,7 @@ _DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 _NOT_OPENED = (*_PLAIN_VALUES, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
 
-_Values = dict[str, object]  # attribute -> what tells one value from another
+Values = dict[str, object]  # attribute -> what tells one value from another
 
 
 def _innermost(dataset: Any) -> Any:
@@ -351,12 +351,12 @@ def _own(thing: Any) -> dict[str, Any]:
     return own if type(own) is dict else {}
 
 
-def attributes(dataset: Any) -> _Values | None:
+def attributes(dataset: Any) -> Values | None:
     """Return the attributes of a dataset, and of the objects that it holds.
 
     Each has what changes if it is assigned to. None: there are too many.
     """
-    tokens: _Values = {"": id(dataset)}
+    tokens: Values = {"": id(dataset)}
     level = [("", _innermost(dataset))]
     if len(_own(level[0][1])) > _MOST_ATTRIBUTES:
         return None
@@ -390,7 +390,7 @@ def _version(value: Any) -> int:
     return 0 if dense and value.untyped_storage().is_shared() else value._version
 
 
-def changed(before: _Values, after: _Values) -> list[str]:
+def changed(before: Values, after: Values) -> list[str]:
     """Return the attributes that are not what they were.
 
     Such are ``epoch`` or ``transform.strength``; ``""`` is the dataset itself.

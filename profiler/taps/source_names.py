@@ -96,6 +96,9 @@ def _place(file: str) -> str:
     return masks.source(file)
 
 
+_NAMED_BYTES = 8  # of a function's name, at least
+
+
 def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
     """Name a function, ``get_batch (train.py:116)``, or lines of it.
 
@@ -125,7 +128,9 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
         place = f"{library[: max(spare, 2)]}…/{file}" if library else file
     room = NAME_BYTES - len(" ()")
     if lines is None:
-        name = _cut(name, max(room - len(place.encode()), 8))
+        file, _, line = place.rpartition(":")
+        place = f"{_cut(file, room - _NAMED_BYTES - len(f':{line}'))}:{line}"
+        name = _cut(name, room - len(place.encode()))
     else:  # without its numbers it says nothing
         place = _cut(place, room - len(name))
     return f"{name} ({place})"

@@ -111,3 +111,28 @@ def test_the_period_of_evaluation_is_counted_in_whole_epochs():
 
     assert (step.evaluations, step.evaluation_period) == (3, 5.0)
     assert step.evaluation_loads
+
+
+def test_the_period_is_of_updates_where_a_library_asks_for_a_batch_ahead():
+    """Accelerate asks for the next batch before it gives out one: that there is none is known
+    before the last update of an epoch.
+    """
+    run, at, ms = MadeUp(), 0, 1_000_000
+    for _ in range(3):
+        run.next(at, at + ms)
+        at += ms
+        for batch in range(1, 6):
+            if batch < 5:
+                run.next(at, at + ms, batch)
+            else:
+                run.end(at, at + ms)
+            run.forward(at + ms, at + 2 * ms)
+            run.backward(at + 2 * ms, at + 3 * ms).update(at + 3 * ms, at + 4 * ms)
+            at += 5 * ms
+        for _ in range(10):
+            run.forward(at, at + ms, grad=False)
+            at += ms
+
+    step = step_summary(recorded(run, 0, at))
+
+    assert (step.evaluations, step.evaluation_period) == (3, 5.0)

@@ -453,6 +453,9 @@ def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
     assert all(
         len(name_of(code(long, "ü" * 60), lines).encode()) <= NAME_BYTES for lines in (None, (1, 2))
     )
+    library = "/lib/site-packages/stable_baselines3/common/on_policy_algorithm_with_words.py"
+    assert name_of(code(library, "collect_rollouts")).endswith("…:1)")
+    assert len(name_of(code(library, "collect_rollouts")).encode()) <= NAME_BYTES
 
 
 @pytest.mark.quiet
@@ -481,3 +484,85 @@ def test_the_programs_own_lines_are_named_and_not_the_library_that_they_call(rec
     assert "Profile cross_entropy" not in advised(found) and "of an installed library" in advised(
         found
     )
+
+
+def test_code_of_an_evaluation_with_gradients_is_no_code_of_steps():
+    """A test() without torch.no_grad(): what was looked at between its forwards is of both."""
+    run, at = MadeUp(), 0
+    run.names.update({7: "log (train.py:9)", 8: "score (train.py:20)"})
+    for step in range(40):
+        run.next(at, at + MS, step).forward(at + MS, at + 2 * MS)
+        run.backward(at + 2 * MS, at + 3 * MS).update(at + 3 * MS, at + 4 * MS)
+        at += 4 * MS
+        name, took = (8, 9 * MS) if step % 4 == 3 else (7, 3 * MS)
+        run.span(Stage.OWN_CODE, at, at + took, extra=1, flags=Flag.GRAD)
+        run.span(Stage.CALLED, at, at + took, source=name, cpu=took, flags=Flag.GRAD)
+        at += 3 * MS
+        for batch in range(5 if step % 4 == 3 else 0):
+            run.next(at, at + MS, batch, loader=1).forward(at + MS, at + 2 * MS)
+            at += 4 * MS
+    rank = run_of_records(run, 0, at)
+
+    code = own_code_of_run.of_steps(rank, step_summary(rank))
+
+    assert len(rank.steps.boundaries.evaluation) == 10
+    assert [one.name for one in code.functions] == ["log (train.py:9)"]
+
+
+def test_a_function_of_the_input_holds_nothing_of_what_other_lines_call():
+    """What get_batch() calls takes most of what was looked at, and is not in the lines beside it."""
+    run = MadeUp()
+    names = {7: "get_batch (train.py:9)", 8: "lines 1 to 2 (train.py)", 9: "draw (train.py:8)"}
+    run.names.update(names)
+    for at in range(0, 40 * MS, 4 * MS):
+        run.span(Stage.OWN_CODE, at, at + 4 * MS, extra=1, flags=Flag.GRAD)
+        for name, outer, whole in ((7, 3, 3), (8, 1, 1), (9, 0, 2)):
+            run.span(
+                Stage.CALLED, at, at + whole * MS, source=name, cpu=outer * MS, flags=Flag.GRAD
+            )
+    main = run.process()
+
+    code = own_code_of_run._of(main.view(Stage.OWN_CODE), main, 0.01, ("get_batch (train.py:9)",))
+
+    assert [(one.name, one.mainly) for one in code.functions] == [("lines 1 to 2 (train.py)", "")]
+
+
+class Handler:
+    """A library's handler that calls the next one, as those of Pyro do."""
+
+    def __init__(self, wrapped):
+        self.wrapped = wrapped
+
+    def __call__(self, *args):
+        return self.handles(*args)
+
+    def handles(self, *args):
+        return self.wrapped(*args)
+
+
+def test_parts_of_a_stretch_sum_to_it_where_functions_call_themselves(recorded, monkeypatch):
+    """Three handlers around a function that calls the model: each is counted once."""
+    seen, clock, net = [], Clock(), model()
+    add = stretches._StretchSums.add
+
+    def added(sums, stretch, weight):
+        seen.append((stretch.took, dict(stretch.outer()), dict(stretch.codes)))
+        add(sums, stretch, weight)
+
+    monkeypatch.setattr(stretches._StretchSums, "add", added)
+
+    def guide(x):
+        project(clock)
+        return net(x).square().mean()
+
+    handled = Handler(Handler(Handler(guide)))
+    recorded(lambda: trained(lambda _, number: handled(torch.ones(8, 32)), 30, net))
+
+    assert all(sum(parts.values()) <= 1.01 * took + 10_000 for took, parts, _ in seen)
+    projected = [
+        ns / took
+        for took, parts, codes in seen
+        for part, ns in parts.items()
+        if isinstance(part, int) and codes[part] is project.__code__
+    ]
+    assert len(projected) > 3 and max(projected) > 0.5

@@ -212,6 +212,23 @@ def test_beside_a_gain_of_the_whole_run_the_others_are_of_it_too() -> None:
     )
 
 
+@pytest.mark.parametrize(("after", "first"), [(300.0, "first "), (150.0, "")])
+def test_other_programs_come_first_where_stopping_them_gives_more(after: float, first: str) -> None:
+    own, others = (
+        Finding(
+            rule_id,
+            Severity.HIGH,
+            "x",
+            fix=rule_id * 4,
+            cost_s=0.01,
+            gain=Gain(GainKind.ABOUT, "samples/s", 100.0, gives),
+        )
+        for rule_id, gives in (("own_code", 200.0), ("busy_neighbors", after))
+    )
+
+    assert f"{first}stop the other programs" in among_others(own, others)
+
+
 def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:
     wrong = Finding("same_data", Severity.HIGH, "the same", fix="Use a sampler.")
     slow = Finding("decode_bound", Severity.HIGH, "slow", fix="x" * 40, cost_s=0.01)

@@ -89,3 +89,17 @@ def test_an_iterable_dataset_yields_whole_batches():
 def test_with_workers_or_without_a_batch_it_is_silent():
     assert check(made_up_facts()) is None
     assert check(rows(3.0, settings={"num_workers": 4})) is None
+
+
+def test_a_batch_sampler_of_a_librarys_own_stays():
+    """As Opacus makes it: its batches are of a size that is drawn, and of samples that are drawn."""
+    drawn = {
+        "batch_sampler": "UniformWithReplacementSampler",
+        "sampler": "SequentialSampler",
+        "batch_size": None,
+        "collate": "CollateFnWithEmpty",
+    }
+    finding = check(rows(3.0, settings=drawn))
+
+    assert "__getitems__()" in finding.fix
+    assert "BatchSampler" not in advised(finding) and "batch_size" not in advised(finding)

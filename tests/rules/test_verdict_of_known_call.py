@@ -1,7 +1,7 @@
 """A verdict on a call that is known to be slow says why it is."""
 
 import pytest
-from rules.test_advice_fits import CHUNK, in_code
+from rules.advice_runs import CHUNK, in_code
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict

@@ -386,3 +386,71 @@ def test_samples_in_an_evaluation_are_none_of_the_step():
     assert SampledCode.of([training(both)]).places["main", "forward"].weight.seconds == (
         pytest.approx(1.04)
     )
+
+
+def test_what_makes_batches_without_a_loader_is_no_code_of_the_loop():
+    """get_batch() of a language model, which the stage of the input is about."""
+    make = [*LOOP[:-1], ("train.py", 80, "main"), ("train.py", 42, "get_batch")]
+    stacks = [training(stack([*make, ("train.py", 43, "<listcomp>")], 90), stack(LOOP, 10))]
+    code = SampledCode.of(stacks, makers=frozenset(["get_batch"]))
+
+    own = loop_code(code, {"other": 0.01})
+
+    assert [(one.name, one.s) for one in own.functions] == [
+        ("line 70 of main (train.py:70)", pytest.approx(0.01))
+    ]
+    shown = user_code(code, 0.1, None).functions
+    assert [one.function for one in shown if one.place == "input"] == ["get_batch"]
+
+
+def test_a_line_that_calls_the_loop_of_a_library_says_nothing_of_what_the_loop_does():
+    """A trainer's learn(), called by a line of a module, calls updates as well."""
+    learn = [LOOP[0], ("train.py", 292, "<module>"), (LIBRARIES + "sb3/a2c.py", 9, "learn")]
+    code = SampledCode.of(
+        [
+            process(
+                "main",
+                stack([*learn, *FORWARD], 100),
+                stack([*learn, *BACKWARD], 100),
+                stack([*learn, *STEP], 100),
+                stack([*learn, (LIBRARIES + "sb3/env.py", 5, "step")], 100),
+            )
+        ]
+    )
+
+    assert loop_code(code, {"other": 0.04}).functions == []
+
+
+def test_a_line_of_a_module_is_called_so_once():
+    at = [LOOP[0], ("train.py", 70, "<module>")]
+    code = SampledCode.of(
+        [
+            process(
+                "main",
+                stack([LOOP[0], ("train.py", 70, "<module>"), *FORWARD], 100),
+                stack([*at, (PYTHON + "copy.py", 128, "deepcopy")], 100),
+            )
+        ]
+    )
+
+    assert [one.name for one in loop_code(code, {"other": 0.04}).functions] == [
+        "line 70 (train.py)"
+    ]
+
+
+def test_stacks_of_steps_in_which_caches_warm_up_are_not_of_the_mean_step():
+    """A first update imports torch's compiler: the mean step has no such stage."""
+    imports = [*LOOP, (TORCH + "_dynamo/convert_frame.py", 7, "convert")]
+    first = replace(stack(imports, 10), moments=tuple(range(100, 110)))
+
+    code = SampledCode.of([training(first)], evaluation=np.zeros((0, 2), np.int64), since=200)
+
+    assert ("main", "compile") not in code.places
+    early = SampledCode.of([training(first)], evaluation=np.zeros((0, 2), np.int64), since=105)
+    assert early.places["main", "compile"].weight.seconds == pytest.approx(0.05)
+
+
+def test_code_of_the_loop_that_takes_no_time_is_not_divided():
+    code = SampledCode.of([training(stack(LOOP, 20))])
+
+    assert loop_code(code, {"other": 0.0}) is None

@@ -68,10 +68,10 @@ def says(facts: RuleInputs) -> str:
     at = " and ".join(
         " at ".join(filter(None, (name_of(function), place_of(function)))) for function in functions
     )
-    return f"{at or _who(facts)} {_does(facts)}"
+    return f"{at or _who(facts)} {does(facts)}"
 
 
-def _waits(facts: RuleInputs) -> bool:
+def only_waits(facts: RuleInputs) -> bool:
     """Tell whether the function waits for a batch that another thread or process makes."""
     making = facts.making
     if making is None:
@@ -80,11 +80,12 @@ def _waits(facts: RuleInputs) -> bool:
     return handed or making.working_share < _MIN_WORKING_SHARE
 
 
-def _does(facts: RuleInputs) -> str:
-    verb = ("wait" if _waits(facts) else "make") + (
+def does(facts: RuleInputs) -> str:
+    """Return what the function does: ``makes each batch``, ``waits for each batch``."""
+    verb = ("wait" if only_waits(facts) else "make") + (
         "" if facts.making and len(facts.making.functions) > 1 else "s"
     )
-    return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
+    return f"{verb} for each batch" if only_waits(facts) else f"{verb} each batch"
 
 
 def unsure(facts: RuleInputs) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Where the CPUs go: what a sample's time consists of, and whether there is a CPU left."""
+"""Where the CPUs go, and whether there is a CPU left."""
 
 import math
 

@@ -5,14 +5,14 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.sentences import RANGE, Sentence
 
+REFUSED = "No training was seen whose throughput could be predicted."
 INTERVAL = Sentence("the 95 % interval of that share is {ends}", ends=RANGE)
 
 #: Steps that a verdict needs at least (docs/rules/too_short.md: measured on pieces of longer runs).
-_FEWEST = 8
-
+MIN_VERDICT_STEPS = 8
 
 #: From here on a step is called highly input-bound (Severity.of).
-_HIGH_SHARE = 0.20
+HIGH_SHARE = 0.20
 
 
 def input_known(facts: RuleInputs) -> bool:
@@ -22,7 +22,7 @@ def input_known(facts: RuleInputs) -> bool:
 
 def enough_steps(facts: RuleInputs) -> bool:
     """Tell whether there are as many steps as any verdict needs."""
-    return facts.certainty is None or facts.certainty.steps >= _FEWEST
+    return facts.certainty is None or facts.certainty.steps >= MIN_VERDICT_STEPS
 
 
 def interval(facts: RuleInputs) -> list[str]:
@@ -33,15 +33,12 @@ def interval(facts: RuleInputs) -> list[str]:
 
 def _wide(sure: Certainty) -> bool:
     across = sure.low < MIN_WAIT_SHARE <= sure.high
-    return across or sure.high - sure.low > _HIGH_SHARE - MIN_WAIT_SHARE
+    return across or sure.high - sure.low > HIGH_SHARE - MIN_WAIT_SHARE
 
 
 def maybe_below(facts: RuleInputs) -> bool:
     """Tell whether the interval of the input's share also contains shares that do not count."""
     return facts.certainty is not None and facts.certainty.low < MIN_WAIT_SHARE
-
-
-REFUSED = "No training was seen whose throughput could be predicted."
 
 
 def only_infers(facts: RuleInputs) -> bool:

@@ -17,6 +17,7 @@ from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
     GRADIENTS,
+    INPUT,
     LOSS,
     OPTIMIZER,
     OTHER,
@@ -36,6 +37,7 @@ _STAGES = {
     BACKWARD: (BACKWARD,),
     GRADIENTS: (GRADIENTS,),
     OPTIMIZER: (OPTIMIZER,),
+    INPUT: (INPUT,),
     OTHER: (OTHER,),
 }
 #: Of a forward pass: with less of it in functions of the program, the model is a library's.

@@ -12,13 +12,16 @@ from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest, enough
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
-from feedline.analysis.measure.code_places import LOGGING, OTHER
+from feedline.analysis.measure.code_places import INPUT, LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.step_model import OwnFunction
 from feedline.profiler.store.sampled_stacks import StackFrame
 
 #: Places in which the loop does neither forward nor backward, nor anything else of torch's.
 _LOOP = ((MAIN, OTHER), (MAIN, LOGGING))
+#: Places in which batches are made without a loader: where a library's function makes them, the
+#: loop's lines call it.
+_MADE = ((MAIN, INPUT), *_LOOP)
 #: Of the loop's own code: a known call that takes this much of it is told.
 _MOST_OF_LOOP = 1 / 3
 
@@ -182,14 +185,13 @@ def _told_apart(facts: RuleInputs) -> frozenset[str]:
 
 def _makers(facts: RuleInputs) -> frozenset[str]:
     """Names of functions that make batches in the training's own thread."""
-    made = facts.making.functions if facts.making is not None else ()
-    return frozenset(name.partition(" (")[0].rpartition(".")[2] for name in made)
+    return facts.making.names if facts.making is not None else frozenset()
 
 
 def maker_share(facts: RuleInputs, known: CallFound) -> float:
     """Return the share (0 to 1) that a known call takes of making batches in the training's thread."""
     code, names = facts.code, _makers(facts)
-    trees = [code.places[key] for key in _LOOP if key in code.places] if code is not None else []
+    trees = [code.places[key] for key in _MADE if key in code.places] if code is not None else []
     whole = sum(
         node.seconds for tree in trees for node in tree.root.under() if node.function in names
     )
@@ -205,7 +207,7 @@ def _calling(facts: RuleInputs) -> str:
     frames = {frame for name in made if (frame := _frame_of(name)) is not None}
     named = {(origin(frame.file), frame.function.rpartition(".")[2]) for frame in frames}
     lines: dict[str, float] = {}
-    trees = [code.places[key] for key in _LOOP if key in code.places] if code is not None else []
+    trees = [code.places[key] for key in _MADE if key in code.places] if code is not None else []
     for node in (node for tree in trees for node in tree.root.under()):
         for line, chains in node.below.items():
             for chain, seconds in chains.items():
@@ -229,7 +231,7 @@ def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
         return None
     nodes = [
         node
-        for tree in (code.places[key] for key in _LOOP if key in code.places)
+        for tree in (code.places[key] for key in _MADE if key in code.places)
         for node in tree.root.under()
         if node.function in names
     ]

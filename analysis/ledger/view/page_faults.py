@@ -35,7 +35,7 @@ def faults_share(facts: RuleInputs) -> float | None:
     None: not known, or of something else.
     """
     every = facts.traffic.minor_faults
-    faults = _faults(facts)
+    faults = faults_per_sample(facts)
     system_s = facts.traffic.system_s
     total = sample.total(facts)
     decode, reading = facts.costs.get("decode"), facts.costs.get("read")
@@ -58,7 +58,7 @@ def faults_share(facts: RuleInputs) -> float | None:
     return min(1.0, max(0.0, in_faults_s * faults / every / total.cpu_s))
 
 
-def _faults(facts: RuleInputs) -> float | None:
+def faults_per_sample(facts: RuleInputs) -> float | None:
     """Return the page faults per sample.
 
     Those of the shared memory that workers collate into are left out: malloc does not give it.

@@ -1,6 +1,6 @@
 """Nothing to find at the input: the step itself takes the time."""
 
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import percent, seconds
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -10,7 +10,7 @@ from feedline.analysis.ledger.view.enough_steps import input_known, interval
 from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_line
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "compute_bound"
 
@@ -19,22 +19,21 @@ _SAYS = Sentence(
     "change",
     what=NAME,
     part=PERCENT,
-    of_input=PERCENT,
+    of_input=PART,
 )
 _SAYS_WHERE = Sentence(
     "not input-bound: the input takes {of_input} of each step, and {part} is spent {where}",
-    of_input=PERCENT,
+    of_input=PART,
     part=PERCENT,
     where=NAME,
 )
-_ONLY_INPUT = Sentence("not input-bound: the input takes {of_input} of each step", of_input=PERCENT)
+_ONLY_INPUT = Sentence("not input-bound: the input takes {of_input} of each step", of_input=PART)
 _LAUNCHES = Sentence(
     "not input-bound: the GPU needs {busy} for each step, and the input takes {of_input}",
     busy=TIME,
-    of_input=PERCENT,
+    of_input=PART,
 )
 _STARTED = Sentence("starting the loader once takes {start} per step so far", start=TIME)
-_UNSEEN = Sentence("at most {of_input} of the step can be input", of_input=PERCENT)
 _SAME_TENSORS = "the model gets the same tensors, or slices of them, in every step"
 _RESIDENT = f"no batch has to be loaded: {_SAME_TENSORS}"
 _RESIDENT_WHERE = Sentence(
@@ -64,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         Severity.INFO,
-        message=_says(facts, waiting, line),
+        message=_says(facts, percent(waiting), line),
         more=[
             *_pins(facts),
             *([] if facts.loader else makes(facts)),
@@ -95,12 +94,11 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         )
         evidence = []
     else:
-        message = _says(facts, most, line)
+        message, more = _says(facts, f"at most {percent(most)}", line), []
         how_to_check = (
             "Check whether the model's forward() loads or makes data. If it does, that "
             "was counted as forward, and this finding is wrong."
         )
-        more = [_UNSEEN(of_input=most)]
         ends = (
             (unseen.share, "unseen_share", ""),
             (unseen.high, "unseen_share_end", ", upper end of its 95 % interval"),
@@ -126,7 +124,7 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
     )
 
 
-def _says(facts: RuleInputs, of_input: float, line: HotLine | None) -> str:
+def _says(facts: RuleInputs, of_input: str, line: HotLine | None) -> str:
     """Return what takes the step instead of the input: a line of the program, if one is known.
 
     Stages are the host's time, which says little where it only launches work.

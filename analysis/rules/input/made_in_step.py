@@ -7,7 +7,13 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, names, places
+from feedline.analysis.ledger.view.batch_function import (
+    HOW_TO_CHECK,
+    does,
+    names,
+    only_waits,
+    places,
+)
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.loop_code import batch_maker, maker_share
@@ -50,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(functions=names(facts), does=_does(facts), took=took),
+        message=_SAYS(functions=names(facts), does=does(facts), took=took),
         evidence=[*_evidence(facts, took), *_reported(facts, known)],
         fix=fix,
         fix_more=others,
@@ -79,7 +85,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         found += [
             Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends
         ]
-    if not _waits(facts) and not _full(facts, took):
+    if not only_waits(facts) and not _full(facts, took):
         found += [
             Evidence(
                 "receiving_s",
@@ -106,7 +112,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
 
 def _fixes(facts: RuleInputs, took: float) -> list[str]:
     """Return what to do first, and the alternatives."""
-    if _waits(facts):
+    if only_waits(facts):
         return [_REQUEST, _WAITS_FOR]
     device = [_PINNED] if facts.step.stages.get("copy") else []
     if _full(facts, took):

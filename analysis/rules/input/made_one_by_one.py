@@ -1,6 +1,5 @@
 """Batches are made sample by sample in the main process, so cheaply that workers may not help."""
 
-from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
@@ -24,6 +23,12 @@ _IN_ONE_CALL = (
     "that takes a list of indices."
 )
 _TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
+#: With a batch sampler of the program's or a library's own, which a BatchSampler would replace.
+_WHOLE_LIST = (
+    "Make each batch in one call: give the dataset a method __getitems__() that takes a list of "
+    "indices."
+)
+_COLLATED = "collate_fn then gets what that method returns."
 _YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches."
 _SAYS = Sentence(
     "the main process makes each batch one sample at a time: {making} per step", making=TIME
@@ -71,11 +76,8 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(making=apart),
         more=_with_workers(saved, receiving),
         evidence=_evidence(making, apart, size, receiving, saved),
-        fix=_YIELD_BATCHES if facts.is_stream else _IN_ONE_CALL,
-        fix_more=[
-            *([_KEEP] if saved.low <= 0 else []),
-            *_in_one_call(facts, str(facts.setting("batch_size", count(size)))),
-        ],
+        fix=_fix(facts),
+        fix_more=[*([_KEEP] if saved.low <= 0 else []), *_in_one_call(facts)],
         place=place(facts),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it "
         "still takes as long, this finding is wrong.",
@@ -95,9 +97,26 @@ def _own_collate(facts: RuleInputs) -> float:
     return 0.0 if default else making_share(facts, "collate")
 
 
-def _in_one_call(facts: RuleInputs, size: str) -> list[str]:
-    """Return what to write, for a batch of this size."""
-    now, kind = f"now batch_size={size}", facts.setting("sampler")
+def _own_batches(facts: RuleInputs) -> bool:
+    """Tell whether something else than torch's BatchSampler decides what a batch consists of."""
+    return not facts.is_stream and (
+        facts.setting("batch_sampler", "BatchSampler") != "BatchSampler"
+        or facts.setting("batch_size") is None
+    )
+
+
+def _fix(facts: RuleInputs) -> str:
+    if facts.is_stream:
+        return _YIELD_BATCHES
+    return _WHOLE_LIST if _own_batches(facts) else _IN_ONE_CALL
+
+
+def _in_one_call(facts: RuleInputs) -> list[str]:
+    """Return what to write, for batches of this size."""
+    if _own_batches(facts):
+        return [_COLLATED]
+    size, kind = facts.setting("batch_size"), facts.setting("sampler")
+    now = f"now batch_size={size}" if size is not None else ""
     if facts.is_stream:
         return [call(facts, "batch_size=None", now), _REMOVE_OF_STREAM]
     each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"

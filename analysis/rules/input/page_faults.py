@@ -6,9 +6,9 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.page_faults import (
-    _faults,
     assignments,
     environment,
+    faults_per_sample,
     faults_share,
 )
 from feedline.analysis.ledger.view.storage import spared_s
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
     It is silent where the memory may be that of a memory map.
     """
-    faults, part = _faults(facts), faults_share(facts)
+    faults, part = faults_per_sample(facts), faults_share(facts)
     if faults is None or part is None or part < _MIN_SHARE or not environment(facts):
         return None
     cost_s = spared_s(facts, part)

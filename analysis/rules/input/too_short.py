@@ -7,7 +7,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
-from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, input_known
+from feedline.analysis.ledger.view.enough_steps import HIGH_SHARE, MIN_VERDICT_STEPS, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
@@ -56,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         Severity.INFO,
         message=_why(facts, sure),
-        more=[*took, _INPUT_UNKNOWN if sure.steps >= _FEWEST else _UNKNOWN],
+        more=[*took, _INPUT_UNKNOWN if sure.steps >= MIN_VERDICT_STEPS else _UNKNOWN],
         evidence=_evidence(facts, sure),
         fix=fix,
         fix_more=others,
@@ -84,7 +84,7 @@ def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
     It does so however many steps there are.
     """
     return (
-        sure.steps >= _FEWEST
+        sure.steps >= MIN_VERDICT_STEPS
         and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
     )
 
@@ -92,7 +92,7 @@ def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if _only_timed(facts, sure):
         return _ONLY_TIMED(longer=facts.step.stages[UNATTRIBUTED], mean=facts.step.mean_s)
-    return (_FEW if sure.steps < _FEWEST else _VARY)(steps=_counted(facts, sure))
+    return (_FEW if sure.steps < MIN_VERDICT_STEPS else _VARY)(steps=_counted(facts, sure))
 
 
 def _queued(sure: Certainty) -> bool:
@@ -110,8 +110,8 @@ def _counted(facts: RuleInputs, sure: Certainty) -> str:
 
 
 def _too_short(sure: Certainty, loader: bool) -> bool:
-    return sure.steps < _FEWEST or (
-        loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= _HIGH_SHARE
+    return sure.steps < MIN_VERDICT_STEPS or (
+        loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= HIGH_SHARE
     )
 
 
@@ -139,9 +139,11 @@ def needed(sure: Certainty) -> int:
 
     It narrows with the square root of their number.
     """
-    wider = (sure.own[1] - sure.own[0]) / (_HIGH_SHARE - MIN_WAIT_SHARE)
+    wider = (sure.own[1] - sure.own[0]) / (HIGH_SHARE - MIN_WAIT_SHARE)
     return (
-        max(2 * _FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= _FEWEST else 2 * _FEWEST
+        max(2 * MIN_VERDICT_STEPS, math.ceil(sure.steps * wider**2))
+        if sure.steps >= MIN_VERDICT_STEPS
+        else 2 * MIN_VERDICT_STEPS
     )
 
 

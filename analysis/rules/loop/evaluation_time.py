@@ -27,7 +27,7 @@ _SAYS = Sentence(
 _OF_LOADER = Sentence(
     "evaluation takes {part} of the time{how_often}", part=PERCENT, how_often=PART
 )
-_ARE = "these are forward passes without gradients, outside the steps"
+_ARE = "these are forward passes outside the steps, without backward passes"
 _STEPS = Sentence("they take {took} in total, all steps together {steps}", took=TIME, steps=TIME)
 _MOSTLY = Sentence("{part} of that is spent {where}", part=PERCENT, where=NAME)
 _CALL = Sentence("{part} of that is spent in a call at {place}", part=PERCENT, place=NAME)

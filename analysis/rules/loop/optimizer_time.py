@@ -173,7 +173,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(step, updated, used, inside, faster),
         fix=first,
         fix_more=others,
-        place=inside.place if inside is not None else _place(facts, updated, used),
+        place=inside.place if inside is not None else _place(facts, updated, used, other_code),
         condition=_SELDOM if used else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
@@ -267,11 +267,14 @@ def _embedded(updated: Updated, used: int | None) -> list[str]:
     return [_EMBEDDED(embedded=part), _FEW(used=used, rows=updated.rows)]
 
 
-def _place(facts: RuleInputs, updated: Updated, used: int | None) -> str:
-    """Return the line that makes the embedding or the optimizer, or else the one that updates."""
+def _place(facts: RuleInputs, updated: Updated, used: int | None, other_code: bool) -> str:
+    """Return the line that makes the embedding or the optimizer; of other code, the one that updates.
+
+    Empty: it is not known. The line that updates is not the one to change then.
+    """
     made = r"\bEmbedding(Bag)?\(" if used else rf"(?<!class )\b{re.escape(updated.kind)}\("
     found = line_with(facts.code, made) if facts.code is not None else ""
-    return found or line_of_stage(facts, _STAGE)
+    return found or (line_of_stage(facts, _STAGE) if other_code else "")
 
 
 def _why(updated: Updated, needs_s: float | None) -> list[str]:

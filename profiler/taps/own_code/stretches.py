@@ -199,15 +199,30 @@ class _Stretch:
             parts[_Lines(id(before.code), before.at, after.at)] = max(
                 self.took - sum(parts.values()), 0
             )
-        for frame in self._after[len(self._through) :]:
-            code = id(frame.code)
+        begun = self._after[len(self._through) :]
+        codes = [id(frame.code) for frame in begun]
+        for at, (code, frame) in enumerate(zip(codes, begun)):
             if code not in parts:
                 break
-            inner = self._called.inner.get(code, {})
-            own = max(parts.pop(code) - sum(inner.values()), 0)
+            took = parts.pop(code)
+            inner = self._called_by(code, took, {*codes} - {*codes[at + 1 : at + 2]})
             parts.update(inner)
-            parts[_Lines(code, -1, frame.at)] += own
+            parts[_Lines(code, -1, frame.at)] += took - sum(inner.values())
         return self._by_the_program(self._without_plumbing(parts))
+
+    def _called_by(self, code: int, took: int, elsewhere: Container[int]) -> dict[int, int]:
+        """Return what one call of a function called, at most what it took itself.
+
+        Args:
+            elsewhere: functions that other calls of it have called, as where it calls itself.
+        """
+        called = {
+            other: ns
+            for other, ns in self._called.inner.get(code, {}).items()
+            if other not in elsewhere
+        }
+        scale = min(1.0, took / max(sum(called.values()), 1))
+        return {other: int(ns * scale) for other, ns in called.items()}
 
     def _by_the_program(self, parts: "Counter[_Target]") -> "Counter[_Target]":
         """Return what lines of the program call of other libraries, as these lines.

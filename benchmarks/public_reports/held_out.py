@@ -1,0 +1,137 @@
+"""A set of programs that was held out.
+
+Written, and read once, before anything was changed for them (docs/measured/public-reports.md).
+Ids that no finding has stand for findings that are missing.
+"""
+
+from programs import CODE, Case
+
+HELD_OUT = [
+    Case(
+        "balanced",
+        "sung-yeon-kim/Proxy-Anchor-CVPR2020/issues/26",
+        "the sampler makes an array of all labels for each class of a batch",
+        ("slow_sampler",),
+        "np.nonzero(",
+    ),
+    Case(
+        "sentences",
+        "QData/TextAttack/issues/737",
+        "all batches are padded to the longest length that the model takes",
+        ("padded_batches",),
+        "else LONGEST | collate_fn=padded",
+        "pad",
+    ),
+    Case(
+        "corpus",
+        "huggingface/datasets/pull/8268",
+        "each worker encodes all texts, and drops those of the others",
+        ("user_code", "made_and_dropped"),
+        "self.share(map(encode | WORDS[word",
+        "other workers",
+    ),
+    Case(
+        "edges",
+        "stellargraph/stellargraph/issues/70",
+        "a list of all links is searched for each pair",
+        CODE,
+        "not in self.known",
+        "set",
+    ),
+    Case(
+        "descriptors",
+        "ulissigroup/amptorch/issues/12",
+        "the batch is copied for each atom that collate adds to it",
+        ("custom_collate", *CODE),
+        "torch.cat([atoms",
+        "copied",
+    ),
+    Case(
+        "ocr",
+        "mindee/doctr/issues/1861",
+        "the model is called twice for each batch",
+        ("dropped_graphs",),
+        "train_loss = model(",
+        "remove this call",
+    ),
+    Case(
+        "finetune",
+        "roboflow/rf-detr/pull/1409",
+        "the optimizer has a group for each parameter",
+        ("optimizer_time",),
+        "key = depth | optimizer = ",
+        "group",
+    ),
+    Case(
+        "robot",
+        "liruiw/HPT/pull/14",
+        "the table of places is computed again, in Python, in each forward",
+        ("call_in_model", "loop_in_model"),
+        "np.power( | angles(place) | place_table(*",
+    ),
+    Case(
+        "sessions",
+        "yhs968/pyGRU4REC/issues/4",
+        "items are one-hot vectors that are multiplied by a table",
+        ("call_in_model", "loop_in_model"),
+        "one_hot(",
+        "embedding",
+    ),
+    Case(
+        "microbatches",
+        "pytorch/pytorch/issues/43201",
+        "gradients are exchanged in each of the eight batches of an update",
+        ("exposed_communication",),
+        "",
+        "no_sync",
+        ranks=2,
+    ),
+    Case(
+        "causal_mask",
+        "karpathy/nanoGPT/pull/151",
+        "buffers that never change are sent to all ranks in each forward",
+        ("exposed_communication",),
+        "",
+        "buffer",
+        ranks=2,
+    ),
+    Case(
+        "splats",
+        "cgtuebingen/SSS-GS/pull/7",
+        "itertools.cycle keeps all batches",
+        ("memory_growth", "kept_batches"),
+        "itertools.cycle(",
+        "cycle",
+    ),
+    Case(
+        "meta_learner",
+        "pytorch/pytorch/issues/4661",
+        "backward(create_graph=True) leaves a cycle of references",
+        ("memory_growth",),
+        "create_graph=True)",
+        "create_graph",
+    ),
+    Case(
+        "crops",
+        "pytorch/pytorch/issues/1995",
+        "a view is saved with all of the array that it is a part of",
+        ("checkpoint_time",),
+        "torch.save(",
+        "clone",
+    ),
+    Case(
+        "translate",
+        "espnet/espnet/pull/2013",
+        "the model computes a BLEU score in each forward",
+        ("call_in_model", "loop_in_model"),
+        "grams( | Counter( | bleu( | min(count | for n in range(",
+    ),
+    Case(
+        "tiny_weights",
+        "pytorch/pytorch/issues/63853",
+        "weights become denormal numbers, which CPUs compute with slowly",
+        ("denormal_numbers",),
+        "",
+        "denormal",
+    ),
+]
