@@ -143,8 +143,8 @@ def _training_passes(spans: list[Span]) -> set[int]:
 def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
     """Stretches from a pass that feeds no step to the next event that trains."""
     found, begin, last = [], 0, 0
-    begun = False
-    for span in spans:
+    begun, learns = False, _learned_from(spans, fed)
+    for number, span in enumerate(spans):
         other = (span.kind in ("next", "start") and span.who not in fed) or (
             span.kind == "eval" and begun
         )
@@ -154,7 +154,8 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
             begun
             and not other
             and (
-                span.kind in ("backward", "forward", "input")
+                span.kind in ("backward", "input")
+                or number in learns
                 or (span.kind in ("next", "start") and span.who in fed)
             )
         ):
@@ -168,6 +169,22 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
         if not any(begin < loop[1] and loop[0] < end for begin, end in found)
     )
     return [*found, *loops]
+
+
+def _learned_from(spans: list[Span], fed: set[int]) -> set[int]:
+    """Numbers of the forwards with gradients that a backward follows, rather than a batch of a pass
+    that feeds no step: an evaluation may compute gradients for nothing.
+    """
+    found, trains = set[int](), False
+    for number in reversed(range(len(spans))):
+        span = spans[number]
+        if span.kind == "backward":
+            trains = True
+        elif span.kind in ("next", "start") and span.who not in fed:
+            trains = False
+        elif span.kind == "forward" and trains:
+            found.add(number)
+    return found
 
 
 def _without_a_loader(spans: list[Span]) -> list[tuple[int, int]]:

@@ -182,7 +182,8 @@ def test_an_unexplained_wait_is_no_verdict_where_nobody_sampled_who_uses_the_cpu
     assert judge(PROGRAM, unexplained, facts(0.3))[0] == judgement
 
 
-def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path):
+@pytest.mark.parametrize("evaluates", ["eval", "forward"])  # with gradients, for nothing
+def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path, evaluates):
     spans = []
 
     def add(kind, took, who=0, size=0):
@@ -190,9 +191,9 @@ def test_evaluation_on_the_training_loader_is_evaluation_by_hand(tmp_path):
         spans.append((kind, begin, begin + took, took, who, size))
 
     add("start", 10, 1)  # a sanity check before the first step
-    add("eval", 20)
+    add(evaluates, 20)
     for _ in range(3):
-        for kinds in (("forward", "backward", "update"), ("eval",)):
+        for kinds in (("forward", "backward", "update"), (evaluates,)):
             add("start", 5)
             for _ in range(2):
                 add("next", 5, 0, 4)
