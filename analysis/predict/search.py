@@ -151,6 +151,7 @@ class Tuning:
         took_s: seconds of the search.
         measured_interval: 95 % interval of the measured rate, where it is wide: how another run
             without any change may differ.
+        remarks: on what the settings that are advised need.
     """
 
     search: Search | None = None
@@ -160,6 +161,7 @@ class Tuning:
     took_s: float = 0.0
     refused: Refused | None = None
     measured_interval: tuple[float, float] | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass

@@ -4,6 +4,7 @@ The basis of predictions comes from them as well: the step of the fewest ranks, 
 most.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -157,6 +158,7 @@ def _repeated(points: list[Point]) -> Point:
     stood = max(point.without_cpu for point in points)
     return replace(
         middle,
+        samples_per_s=statistics.median(point.samples_per_s for point in ordered),
         low=low,
         high=high,
         notes=(f"median of {len(points)} measurements", *notes),

@@ -67,6 +67,10 @@ def test_predicted_and_measured_are_compared_as_gains():
     )
     assert said in notes(too_high)
     assert not trial((100, 100, 100), (120, 121, 120)).inside
+    noisy = trial((64, 116), (73, 122))  # an interval that is wide enough to have 1.60 in it
+    assert noisy.inside
+    said = "Whether the prediction holds is unknown: 1.10 times the throughput was measured"
+    assert any(note.startswith(said) for note in notes(noisy))
     refused = trial((100, 100, 100), (120, 121, 120), predicted=None)
     assert (refused.residual, refused.inside, refused.verdict) == (None, None, "accept")
 

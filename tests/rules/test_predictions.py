@@ -22,7 +22,7 @@ from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, PredictedRate, Severity
-from feedline.analysis.ledger.view.cpus import contended
+from feedline.analysis.ledger.view.cpus import contended, crowded
 from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.report.phrases import rates
@@ -549,3 +549,4 @@ def test_beside_other_programs_the_time_of_a_cause_is_no_bound():
 )
 def test_cpus_are_contended_where_other_programs_leave_none_free(cpus, beside_others):
     assert contended(replace(BUSY, cpus=cpus)) is beside_others
+    assert ("stop them first" in crowded(replace(BUSY, cpus=cpus))) is beside_others

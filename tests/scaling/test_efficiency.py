@@ -6,6 +6,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point, compare_points, scaling_kind, usable_points
+from feedline.analysis.scaling.launch_points import _repeated
 from feedline.analysis.scaling.study import Noise, _shape_of, _time_to_accuracy
 
 
@@ -102,3 +103,13 @@ def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
     assert _time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(
         200.0
     )
+
+
+@pytest.mark.parametrize(
+    ("rates", "median"), [([113.0, 296.0], 204.5), ([90.0, 300.0, 110.0], 110.0)]
+)
+def test_one_number_of_ranks_that_was_measured_more_than_once_has_the_median(rates, median):
+    found = _repeated([Point(2, rate, rate - 5, rate + 5) for rate in rates])
+
+    assert found.samples_per_s == median
+    assert (found.low, found.high) == (min(rates) - 5, max(rates) + 5)

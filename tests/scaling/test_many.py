@@ -411,6 +411,9 @@ def test_a_damaged_rank_is_named_and_the_others_are_shown(copied):
 def test_a_place_without_ranks_is_refused(tmp_path):
     with pytest.raises(RunNotFound, match="contains no rank folder"):
         reduced(tmp_path)
+    (tmp_path / "training-1").mkdir()
+    with pytest.raises(RunNotFound, match="one of its trainings, such as .*training-1"):
+        reduced(tmp_path)
 
 
 def test_the_command_finds_the_same_in_processes_and_prints_it(whole, tmp_path, capsys):

@@ -10,7 +10,9 @@ from planted import photos
 from traces.kineto_made import kineto
 
 import feedline
+from feedline.analysis.predict.whatif import WhatIf
 from feedline.cli import main
+from feedline.cli.whatif.text import _next_lines
 from feedline.pipelines.probes import decoders
 
 KEYS = [
@@ -70,6 +72,13 @@ def test_it_is_one_sentence_with_the_line_to_change_and_the_next_command(demo, m
         in said
     )
     assert f"Verify  feedline verify {demo} --set num_workers=2 -- SCRIPT ARGS" in said
+
+
+@pytest.mark.parametrize(("fix", "proves"), [("user_code", False), ("page_faults", True)])
+def test_only_a_fix_that_is_a_setting_has_a_command_that_proves_it(fix, proves):
+    said = [field.text for field in _next_lines(WhatIf({}, fix=fix), Path("run"))]
+
+    assert said == ([f"feedline verify run --fix {fix} -- SCRIPT ARGS"] if proves else [])
 
 
 def test_the_json_says_the_same(demo, tmp_path, capsys):

@@ -17,6 +17,12 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NUMBER, PART, Sentence
 
 _NOT_MEASURED = Sentence("how many of {cpus} are free was not measured", cpus=PART)
+_CROWDED = Sentence(
+    "Other programs used {others} of {cpus}, and none was free: stop them first, or more workers "
+    "may only wait for CPUs.",
+    others=NUMBER,
+    cpus=PART,
+)
 _MAKING = Sentence("making samples uses {own} of {cpus}", own=NUMBER, cpus=PART)
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules/cpu_saturated.md).
@@ -207,6 +213,13 @@ def contended(facts: RuleInputs) -> bool:
         and use.others >= MIN_OTHERS
         and (use.free is None or use.free < MIN_OTHERS)
     )
+
+
+def crowded(facts: RuleInputs) -> str:
+    """Say that more workers would wait for CPUs that other programs hold; empty: they hold none."""
+    if facts.cpus is None or facts.cpus.others is None or not contended(facts):
+        return ""
+    return _CROWDED(others=facts.cpus.others, cpus=may_use(facts))
 
 
 def kind_of_work(facts: RuleInputs) -> CostKind:

@@ -22,6 +22,7 @@ from feedline.profiler.message import name_ranks
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, rank_folders, restart_notes
+from feedline.profiler.store.trainings import inner_trainings
 
 _LEFT_OUT_STEPS = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
@@ -80,9 +81,7 @@ def find_sources(urls: Sequence[str]) -> _Sources:
             if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))
         ]
         if not there:
-            raise RunNotFound(
-                f"{url} contains no rank folder: give the folder that `feedline run` printed"
-            )
+            raise RunNotFound(f"{url} contains no rank folder: give {_instead(url)}")
         for place, folder in sorted(there):
             if place in everything:
                 raise RunDamaged(
@@ -93,6 +92,14 @@ def find_sources(urls: Sequence[str]) -> _Sources:
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
     return _Sources(kept, restart_notes(everything, last))
+
+
+def _instead(url: str) -> str:
+    """Return which folder to give in the place of one without ranks."""
+    inner = [] if "://" in url else inner_trainings(Path(url))
+    if not inner:
+        return "the folder that `feedline run` printed"
+    return f"one of its trainings, such as {inner[0]}"
 
 
 def _folders(url: str) -> list[str]:

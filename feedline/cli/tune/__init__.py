@@ -103,6 +103,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     """Search, say before how long that takes, and measure it."""
     from feedline.analysis.ledger.change import Refused
     from feedline.analysis.ledger.view import loader_call
+    from feedline.analysis.ledger.view.cpus import crowded
     from feedline.analysis.predict.search import Searcher, Tuning
 
     began = time.monotonic()
@@ -112,6 +113,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     search = _search(searcher, args.quiet)
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
+    more = search.best.workers > search.now.workers
     line = (
         loader_call.line_to_change(training.facts, dict(search.changes)) if search.changes else ""
     )
@@ -122,6 +124,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
         line,
         time.monotonic() - began,
         measured_interval=training.throughput.varies,
+        remarks=tuple(filter(None, [crowded(training.facts)])) if more else (),
     )
 
 

@@ -36,6 +36,7 @@ def document_of(tuning: Tuning) -> Document:
     return Document(
         (
             Headline(conclusion(tuning.search)),
+            *map(Note, tuning.remarks),
             *change,
             _by_workers(tuning.search),
             _best_few(tuning.search),

@@ -64,13 +64,20 @@ def _conditions(trial: SpeedTrial) -> str:
 
 
 def _agreement(trial: SpeedTrial) -> str:
-    """Say whether the prediction was right; "" if it cannot be compared."""
+    """Say whether the prediction was right; "" if it cannot be compared.
+
+    It holds only if it has what was measured, not where an interval is wide enough to reach it.
+    """
     if trial.residual is None or not trial.predicted or not trial.gain:
         return ""
+    expects = trial.predicted
+    holds = expects.low <= (1 + trial.gain.mean) * expects.before <= expects.high
     measured = number(1 + trial.gain.mean)
     expected = number(trial.predicted.after / trial.predicted.before)
     judged = "too low" if trial.residual > 1 else "too high"
-    was = "The prediction holds" if trial.inside else f"The prediction was {judged}"
+    was = f"The prediction was {judged}"
+    if trial.inside:
+        was = "The prediction holds" if holds else "Whether the prediction holds is unknown"
     return f"{was}: {measured} times the throughput was measured, {expected} times predicted."
 
 

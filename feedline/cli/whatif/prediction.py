@@ -10,6 +10,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import loader_call
+from feedline.analysis.ledger.view.cpus import crowded
 from feedline.cli.parser import suggestion
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError
@@ -107,6 +108,9 @@ def change_of_settings(
 
 def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
     """Say what else the settings do, or need."""
+    workers, now = settings.get("num_workers", 0), facts.setting("num_workers", 0)
+    if isinstance(now, int) and workers > now and (held := crowded(facts)):
+        yield held
     if settings.get("in_order") is False:
         yield (
             "in_order=False changes the order of batches, and so the course of the training "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.ledger.finding import PredictedRate
+from feedline.analysis.ledger.rule import Effort
 from feedline.analysis.predict.limits import (
     ALONE,
     BOTH,
@@ -18,6 +19,7 @@ from feedline.analysis.predict.limits import (
 )
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.document import Document, Field, Fields, Headline, Note
+from feedline.analysis.rules import BY_ID
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
@@ -75,7 +77,7 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     proves = ""
     if answer.settings and set(answer.settings) <= set(LOADER):
         proves = f"--set {as_typed(answer.settings)}"
-    elif answer.fix and not answer.settings:
+    elif answer.fix and not answer.settings and BY_ID[answer.fix].effort is Effort.SETTING:
         proves = f"--fix {answer.fix}"
     if proves:
         command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"
