@@ -41,6 +41,10 @@ _LIMITS = {
 }
 
 
+#: What `feedline verify` can apply without the program's code.
+_TRIED = (Effort.SETTING, Effort.ENVIRONMENT)
+
+
 def document_of(answer: WhatIf, run: Path) -> Document:
     """Return the prediction or the refusal, remarks, and what to do next.
 
@@ -77,7 +81,7 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     proves = ""
     if answer.settings and set(answer.settings) <= set(LOADER):
         proves = f"--set {as_typed(answer.settings)}"
-    elif answer.fix and not answer.settings and BY_ID[answer.fix].effort is Effort.SETTING:
+    elif answer.fix and not answer.settings and BY_ID[answer.fix].effort in _TRIED:
         proves = f"--fix {answer.fix}"
     if proves:
         command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"
