@@ -1,6 +1,6 @@
 """What is said of each program of this folder: its cause, where that was found, and what names it.
 
-Each set of them has a file: first.py, held_out.py, second.py, third.py and fourth.py.
+Each set of them has a file: first.py, held_out.py, and second.py to fifth.py.
 """
 
 from dataclasses import dataclass

@@ -123,7 +123,7 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             replace(made_up_facts(), padding=Padding(0.2, 0.3, 9)),
         ),
         (
-            "similar length",
+            "Put rows of similar length",
             replace(made_up_facts(), padding=Padding(0.2, 0.7, 9)),
             replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
         ),

@@ -9,7 +9,7 @@ from user_code.made_stacks import FORWARD, LOOP, WAIT, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.ledger.finding import GainKind
+from feedline.analysis.ledger.finding import CostKind, GainKind
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import GarbageCollection, OwnCode, OwnFunction, Sampled
@@ -250,9 +250,10 @@ def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
     )
     assert told.cost_s == pytest.approx(0.044 * 0.6)
     assert (
-        "about 40 % of this time is probably waiting for a CPU, which does not count as a saving"
+        "about 40 % of this time is probably waiting for a CPU, which is not counted in the gain"
         in told.more
     )
+    assert told.cost_kind is CostKind.AT_LEAST
 
 
 def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_samples_wait():

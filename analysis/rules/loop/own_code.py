@@ -46,7 +46,7 @@ _OUTSIDE = "that is the code outside nn.Module, the backward pass and the optimi
 _SHARE = Sentence("it takes {part} of the {step} step", part=PERCENT, step=TIME)
 _GPU_TOO = "waiting for the GPU is included"
 _QUEUED = Sentence(
-    "about {part} of this time is probably waiting for a CPU, which does not count as a saving",
+    "about {part} of this time is probably waiting for a CPU, which is not counted in the gain",
     part=PERCENT,
 )
 _FEW = Sentence("{took} per step of it lies in a few long steps that were not observed", took=TIME)
@@ -150,8 +150,15 @@ def check(facts: RuleInputs) -> Finding | None:
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
-        cost_kind=CostKind.ESTIMATED if known else kind_of_work(facts),
+        cost_kind=_kind(facts, known, queued),
     )
+
+
+def _kind(facts: RuleInputs, known: LoopCall | None, queued: float) -> CostKind:
+    """Return what the cost says of the gain: without this code, its waiting for a CPU ends too."""
+    if known is not None:
+        return CostKind.ESTIMATED
+    return CostKind.AT_LEAST if queued >= _TOLD_QUEUED else kind_of_work(facts)
 
 
 def _place(known: LoopCall | None, line: str, own: OwnFunction | None) -> str:
