@@ -212,7 +212,7 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
     ]  # by what is in other
 
     assert not finding(report) and said
-    assert 0 < input_s(report) < 0.05 * report.step.mean_s
+    assert input_s(report) == 0.0  # a slice of what is in memory, in next to no time
 
 
 def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(recorded):
@@ -227,7 +227,7 @@ def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(reco
 
     report, _ = recorded(wide)
 
-    assert "the input takes at most" in finding(report, "compute_bound").message
+    assert "the input at most" in finding(report, "compute_bound").message
 
 
 def test_a_state_that_a_model_has_returned_is_no_batch(recorded):
