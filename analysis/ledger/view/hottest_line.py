@@ -128,7 +128,8 @@ def hottest_of_evaluation(facts: RuleInputs) -> HotLine | None:
 
 def _function_with_most(tree: PlaceTree, whole_s: float) -> HotLine | None:
     """Return the line of a function that takes most of a place, with all that it calls."""
-    found, candidates = None, list(tree.inside.calls.values())
+    found: HotLine | None = None
+    candidates = list(tree.inside.calls.values())
     while candidates:
         node = max(candidates, key=lambda one: one.seconds)
         part, low, _ = share_of(node.seconds, tree.weight)
