@@ -17,6 +17,7 @@ from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.formatting import number, rate, sentence, value
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import MIN_COMPARED
+from feedline.analysis.measure.stages import MAKING_STAGES
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
 _CAUSE_GROUPS = ("stage", "cpu", "sample", "blocked")
@@ -337,9 +338,11 @@ def _changed(quantity: Quantity, per: str) -> str:
         else _STAGE_WORDS.get(quantity.name, quantity.name)
     )
     if quantity.measured is None or not quantity.after:
-        states = (
-            ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
-        )
+        states = "gone", "new"
+        if quantity.group == "blocked":
+            states = "no longer blocked", "now blocked"
+        elif quantity.group == "stage" and quantity.name in MAKING_STAGES:  # it may be a worker's
+            states = "no longer part of the step", "now part of the step"
         return f"{what} is {states[bool(quantity.after)]} ({_amounts(quantity)} per {of})"
     verb = "is blocked" if quantity.group == "blocked" else "takes"
     apart = (

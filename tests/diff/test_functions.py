@@ -8,10 +8,12 @@ from diff.made_up import quiet
 from user_code.made_stacks import BACKWARD, FETCHING, LOOP, STEP
 from user_code.with_stacks import RUN, WORKER, run_with
 
+from feedline.analysis.diff.conclusion import _changed
 from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.measures import compared_run
-from feedline.analysis.diff.run_diff import Outcome
+from feedline.analysis.diff.run_diff import Outcome, Quantity
 from feedline.cli import main
+from feedline.cli.diff.text import cells
 
 LOAD, PARSE = ("data.py", 20, "load"), ("data.py", 40, "parse")
 
@@ -116,3 +118,28 @@ def test_text_has_at_most_three_functions_and_page_and_json_have_all(tmp_path, c
     assert len(ids) == 6
     page = (tmp_path / "diff.html").read_text()
     assert all(id.partition("/")[2] in page for id in ids)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "shown"),
+    [
+        ("code_sample", "char_ngrams() in data.py", "  char_ngrams() in data.py"),
+        ("stage", "epoch_start", "  epoch start"),
+    ],
+)
+def test_a_name_of_the_program_is_shown_as_it_is(group, name, shown):
+    assert cells(Quantity(f"{group}/{name}", group, name, "s", "wall", 1.0, 2.0))[0] == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "says"),
+    [
+        ("augment", 0.5, None, "augment is no longer part of the step (500 ms -> 0 s per step)"),
+        ("augment", None, 0.5, "augment is now part of the step (0 s -> 500 ms per step)"),
+        ("checkpoint", 0.5, None, "checkpoint is gone (500 ms -> 0 s per step)"),
+    ],
+)
+def test_what_makes_samples_is_not_gone_where_a_worker_may_do_it(name, before, after, says):
+    moved = Quantity(f"stage/{name}", "stage", name, "s", "wall", before, after)
+
+    assert _changed(moved, "step") == says

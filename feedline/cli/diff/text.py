@@ -132,8 +132,10 @@ def cells(quantity: Quantity) -> list[str]:
         BLANK if amount is None else value(amount, quantity.unit)
         for amount in (quantity.before, quantity.after)
     ]
+    of_program = quantity.group in (code_shares.OF_STEP, code_shares.OF_SAMPLE)
+    name = quantity.name if of_program else quantity.name.replace("_", " ")
     return [
-        f"  {quantity.name.replace('_', ' ')}",
+        f"  {name}",
         *amounts,
         _ratio(quantity),
         _interval(quantity),
