@@ -143,7 +143,7 @@ def _training_passes(spans: list[Span]) -> set[int]:
 def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
     """Stretches from a pass that feeds no step to the next event that trains."""
     found, begin, last = [], 0, 0
-    begun, learns = False, _learned_from(spans, fed)
+    begun, learns = False, _learned_from(spans)
     for number, span in enumerate(spans):
         other = (span.kind in ("next", "start") and span.who not in fed) or (
             span.kind == "eval" and begun
@@ -171,16 +171,16 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
     return [*found, *loops]
 
 
-def _learned_from(spans: list[Span], fed: set[int]) -> set[int]:
-    """Numbers of the forwards with gradients that a backward follows, rather than a batch of a pass
-    that feeds no step: an evaluation may compute gradients for nothing.
+def _learned_from(spans: list[Span]) -> set[int]:
+    """Numbers of the forwards with gradients that a backward follows before the next batch: an
+    evaluation may compute gradients for nothing.
     """
     found, trains = set[int](), False
     for number in reversed(range(len(spans))):
         span = spans[number]
         if span.kind == "backward":
             trains = True
-        elif span.kind in ("next", "start") and span.who not in fed:
+        elif span.kind in ("next", "start"):
             trains = False
         elif span.kind == "forward" and trains:
             found.add(number)

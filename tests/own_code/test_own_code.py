@@ -565,4 +565,4 @@ def test_parts_of_a_stretch_sum_to_it_where_functions_call_themselves(recorded, 
         for part, ns in parts.items()
         if isinstance(part, int) and codes[part] is project.__code__
     ]
-    assert len(projected) > 3 and max(projected) > 0.5
+    assert projected and max(projected) > 0.5
