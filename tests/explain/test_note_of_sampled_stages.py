@@ -3,12 +3,16 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from feedline.analysis.explain import notes
 from feedline.analysis.measure.step_model import Sampled
 
 
-def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(monkeypatch):
+@pytest.mark.parametrize("unattributed", [0.0, 0.44])
+def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(
+    monkeypatch, unattributed
+):
     low, high = {"transport": 0.19, "other": 0.0}, {"transport": 0.42, "other": 0.49}
     estimate = SimpleNamespace(
         alike=np.ones(63, bool),
@@ -16,6 +20,7 @@ def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(mo
         longer=False,
         sampled=lambda stages: Sampled(136, 63, 8, low, high, 0.0),
         means=lambda stages: {"transport": 1.317e6, "other": 1.068e6},
+        unattributed_share=lambda stages: unattributed,
     )
     steps = SimpleNamespace(steps=200, steps_in_detail=63)
     monkeypatch.setattr(notes, "throughput", lambda rank: steps)
@@ -23,3 +28,4 @@ def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(mo
     (note,) = notes._sampled(SimpleNamespace(estimate=estimate, stages={}))
 
     assert "The largest stage, transport, is 19 to 42 % of the mean step" in note
+    assert ("44" in note) == bool(unattributed)
