@@ -4,13 +4,12 @@ At most 25 lines of 80 columns. Everything else is in the full report and in HTM
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
-from feedline.analysis.ledger.finding import Finding, Gain, Severity
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
@@ -268,8 +267,7 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
         shown.append(finding)
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
-    beside_s = _beside_s(report)
-    rows = [_other(finding, top, mean_s, beside_s) for finding in asking[:_OTHERS]]
+    rows = [_other(finding, top, mean_s) for finding in asking[:_OTHERS]]
     filled = [any(column) for column in zip(*rows)]
     return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
 
@@ -315,33 +313,11 @@ def _file_and_line(place: str) -> tuple[str, int]:
     return (file, int(line)) if line.isdecimal() else (place, 0)
 
 
-def _beside_s(report: Report) -> float | None:
-    """Return the seconds outside the steps, per sample or step.
-
-    None: the verdict's gain is not of the whole run.
-    """
-    top, pace = leading(report.findings), report.throughput
-    if top is None or not top.outside_s or top.gain is None or not top.gain.before:
-        return None
-    steady = pace.of_all_ranks or pace.steps_per_s
-    return 1 / top.gain.before - 1 / steady if steady else None
-
-
-def _of_whole_run(gained: Gain, beside_s: float) -> Gain:
-    """Return what a gain of the steps is of the whole run."""
-    rates = (1 / (beside_s + 1 / each) if each else None for each in (gained.before, gained.after))
-    before, after = rates
-    return replace(gained, before=before, after=after)
-
-
-def _other(
-    finding: Finding, top: Finding | None, mean_s: float, beside_s: float | None
-) -> tuple[str, str, str]:
+def _other(finding: Finding, top: Finding | None, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
-        told = gained if beside_s is None else _of_whole_run(gained, beside_s)
-        then = f"{rate(told.before or 0.0)} -> {phrases.rate_after(told)}"
+        then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
     action = _whole_action(finding, top)
     return action, finding.place or ("" if then else _weight(finding, mean_s)), then
 

@@ -10,7 +10,6 @@ from golden.record import RUNS, STORED
 from report.made_up import VARIANTS
 
 import feedline
-from feedline.analysis import formatting
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
@@ -190,26 +189,6 @@ def test_what_names_no_line_is_left_out_below_a_line_that_takes_the_same_time(
     )
 
     assert (among_others(own, every_tenth) == []) == told
-
-
-def test_beside_a_gain_of_the_whole_run_the_others_are_of_it_too() -> None:
-    rate = VARIANTS["full"]().throughput.of_all_ranks
-    steps = Gain(GainKind.ABOUT, "samples/s", rate, 2 * rate)
-    evaluates = Finding(
-        "evaluation_time",
-        Severity.HIGH,
-        "evaluation takes half of the time",
-        fix="Evaluate less often.",
-        outside_s=1.0,
-        gain=Gain(GainKind.AT_MOST, "samples/s of the whole run", rate / 2, rate),
-    )
-    decodes = Finding(
-        "decode_bound", Severity.HIGH, "x", fix="x" * 40, cost_s=0.01, gain=steps, place="a.py:9"
-    )
-    # half of the time of each sample lies outside the steps, and another quarter would be gone
-    assert f"{formatting.rate(rate / 2)} -> about {formatting.rate(rate / 1.5)}" in among_others(
-        evaluates, decodes
-    )
 
 
 @pytest.mark.parametrize(("after", "first"), [(300.0, "first "), (150.0, "")])

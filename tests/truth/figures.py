@@ -142,7 +142,7 @@ def of_gain(gain: Any) -> Iterator[tuple[str, float]]:
     """The rates of what a fix gives."""
     for name in ("before", "after", "low", "high") if gain else ():
         if gain[name] is not None:
-            yield gain["unit"], gain[name]
+            yield gain["unit"].partition(" of ")[0], gain[name]  # of the whole run
 
 
 def unknown(text: str, known: Iterator[tuple[str, float]]) -> list[str]:
