@@ -14,7 +14,7 @@ from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.report import phrases
+from feedline.analysis.report import gain_phrases, phrases
 from feedline.analysis.report.document import (
     Alert,
     Bar,
@@ -99,7 +99,8 @@ def _advice(report: Report) -> Iterable[Field]:
     if verdict.condition:
         yield Field("", f"{sentence(verdict.condition)}.")
     yield from (
-        Field("" if number else "Gain", line) for number, line in enumerate(phrases.gains(report))
+        Field("" if number else "Gain", line)
+        for number, line in enumerate(gain_phrases.gains(report))
     )
 
 
@@ -317,7 +318,7 @@ def _other(finding: Finding, top: Finding | None, mean_s: float) -> tuple[str, s
     gained = finding.gain
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
-        then = f"{rate(gained.before)} -> {phrases.rate_after(gained)}"
+        then = f"{rate(gained.before)} -> {gain_phrases.rate_after(gained)}"
     action = _whole_action(finding, top)
     return action, finding.place or ("" if then else _weight(finding, mean_s)), then
 

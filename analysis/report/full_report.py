@@ -25,7 +25,7 @@ from feedline.analysis.measure.model import GraphBreak, Loader, Workers
 from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import RankParts
-from feedline.analysis.report import of_convergence, of_traces, phrases
+from feedline.analysis.report import gain_phrases, of_convergence, of_traces, phrases
 from feedline.analysis.report.document import (
     Bar,
     Bars,
@@ -368,7 +368,7 @@ def _convergence(report: Report) -> Iterator[Block]:
 def _findings(report: Report) -> Iterator[Block]:
     for number, finding in enumerate(report.findings, 1):
         yield from _finding(number, finding, report)
-    if together := phrases.together(report):
+    if together := gain_phrases.together(report):
         yield Note(": ".join(together))
 
 
@@ -383,7 +383,7 @@ def _finding(number: int, finding: Finding, report: Report) -> Iterator[Block]:
     rows = [
         *(Field("" if at else "Seen", text) for at, text in enumerate(seen)),
         Field("Fix", phrases.whole_fix(finding)),
-        Field("Gain", phrases.gain_or_why(finding, report)),
+        Field("Gain", gain_phrases.gain_or_why(finding, report)),
         Field("Check", finding.how_to_check),
     ]
     if shown := tuple(row for row in rows if row.text):

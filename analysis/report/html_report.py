@@ -14,7 +14,7 @@ from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
-from feedline.analysis.report import of_convergence, of_traces, page, phrases
+from feedline.analysis.report import gain_phrases, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.code_icicle import code_icicle
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
@@ -64,6 +64,7 @@ def render(report: Report, source: SourceLines | None = None) -> str:
     environment.filters["kernel"] = kernel_names.short_name
     return environment.get_template("report.html").render(
         report=report,
+        gain_phrases=gain_phrases,
         phrases=phrases,
         value=formatting.value,
         gauge_value=formatting.gauge_value,

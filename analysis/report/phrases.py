@@ -2,35 +2,26 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 
-from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Hook, Report, Roofline, Verdict
-from feedline.analysis.explain.order import findings_together
 from feedline.analysis.formatting import (
     count,
     counted,
     duration,
     number,
-    rate,
     seconds,
     sentence,
     share,
     size,
 )
 from feedline.analysis.ledger.finding import (
-    COMPETES,
     CostKind,
     Finding,
-    Gain,
-    GainKind,
     Severity,
     interval,
-    predicted_gain,
 )
 from feedline.analysis.ledger.finding import cost as cost_of
-from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
@@ -42,7 +33,6 @@ from feedline.analysis.measure.model import (
     Throughput,
     Workers,
 )
-from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.ranks.communication import (
     Prediction,
@@ -51,7 +41,6 @@ from feedline.analysis.ranks.communication import (
     describe_clock_error,
     describe_late_rank,
 )
-from feedline.analysis.rules import BY_ID
 from feedline.profiler import message
 from feedline.profiler.masks import MASK
 
@@ -97,14 +86,6 @@ BOUNDARIES = {
     "collectives": "step boundaries are inferred from evenly spaced collectives",
     "none": "no steps were found: this is the whole trace",
 }
-_KINDS_OF_GAIN = {
-    GainKind.ABOUT: "about ",
-    GainKind.AT_LEAST: "at least ",
-    GainKind.AT_MOST: "at most ",
-}
-_FREED = "The step itself gets faster too: samples then take less of its CPUs."
-_ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
-
 #: How the gradients behind the noise scale were seen.
 NOISE = {
     "ddp": "DDP's all-reduce of gradients",
@@ -189,100 +170,6 @@ def place_beside(verdict: Verdict) -> str:
     """Return where the program has to be changed; empty if its fix names that line already."""
     named = re.search(rf"(?<!\S){re.escape(verdict.place)}(?!\d)", verdict.fix)
     return "" if named else verdict.place
-
-
-def rates(gained: Gain) -> str:
-    """Return the rates before and after: ``81.0 -> 117 samples/s (106 to 123)``."""
-    if gained.after is None or gained.before is None:
-        return "unknown"
-    both = f"{rate(gained.before)} -> {rate_after(gained)} {gained.unit}"
-    if gained.low is None or gained.high is None:
-        return both
-    none = ", perhaps none" if gained.low <= gained.before else ""
-    return f"{both} ({rate(gained.low)} to {rate(gained.high)}{none})"
-
-
-def rate_after(gained: Gain) -> str:
-    """Return the rate with a fix: ``117``, ``about 95``, ``at least 95``."""
-    return f"{_KINDS_OF_GAIN.get(gained.kind, '')}{rate(gained.after)}"
-
-
-def gain(finding: Finding, report: Report) -> str:
-    """Say what a fix gives, how that is known and what it supposes; empty if that is unknown."""
-    gained = finding.gain
-    if gained is None or gained.after is None:
-        return finding.gives
-    both = rates(gained)
-    if gained.kind is GainKind.PREDICTED:
-        return f"{both}{next_limit.beyond(finding, report)}"
-    if gained.kind is GainKind.AT_MOST:
-        return f"{both} (upper bound, not a prediction)"
-    if gained.kind is GainKind.AT_LEAST:
-        return f"{both} {_supposing(finding)} (a lower bound: more of its time was not measured)"
-    more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.OR_MORE else ""
-    return f"{both} {_supposing(finding)} (an estimate from its share of the time{more})"
-
-
-def gains(report: Report) -> Sequence[str]:
-    """Return what the verdict's fix gives, in lines; empty: that is not known."""
-    verdict = report.verdict
-    if verdict.gain is None:
-        return [verdict.gives] if verdict.gives else []
-    told = rates(verdict.gain)
-    if _exceeds_input(report, verdict.gain):
-        return [told, _FREED]
-    return [" ".join(filter(None, (told, _supposed(verdict.gain, verdict.finding))))]
-
-
-def _exceeds_input(report: Report, gained: Gain) -> bool:
-    """Return whether a change of the input gives more than a step without any input would."""
-    rule, step = BY_ID.get(report.verdict.finding), report.step
-    if rule is None or not rule.of_input or step is None or not gained.before or not gained.after:
-        return False
-    rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
-    return rest * gained.after > _ABOVE * gained.before
-
-
-def _supposed(gained: Gain, rule_id: str) -> str:
-    """Return what an estimate supposes; empty: it is none, or supposes that its cost is gone."""
-    rule = BY_ID.get(rule_id)
-    if rule is None or gained.kind is not GainKind.ABOUT or rule.supposing == Rule.supposing:
-        return ""
-    return rule.supposing
-
-
-def _supposing(finding: Finding) -> str:
-    return BY_ID[finding.rule_id].supposing if finding.rule_id in BY_ID else ""
-
-
-def gain_or_why(finding: Finding, report: Report) -> str:
-    """Return the throughput with the fix and, where it is not predicted, why.
-
-    It is empty if the finding costs no time or asks for no change.
-    """
-    told = gain(finding, report)
-    asks = (
-        finding.severity is not Severity.INFO
-        and finding.cost_s > 0
-        and finding.cost_kind is not CostKind.PREDICTED
-    )
-    why = finding.refused if asks and finding.predicted is None else ""
-    if told:
-        return f"{full_stop(told)} {why}".rstrip()
-    return f"Not predicted. {why}" if why else ""
-
-
-def together(report: Report) -> tuple[str, str] | None:
-    """Return a heading, and the throughput with several fixes at once.
-
-    None where that is not predicted.
-    """
-    findings = findings_together(report.findings)
-    if report.together is None or len(findings) < 2:
-        return None
-    named = [finding.rule_id for finding in findings]
-    told = f"{rates(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
-    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
 
 
 def opening(verdict: str) -> tuple[str, str]:

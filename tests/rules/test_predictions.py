@@ -25,7 +25,7 @@ from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, Predic
 from feedline.analysis.ledger.view.cpus import contended, crowded
 from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.report.phrases import rates
+from feedline.analysis.report.gain_phrases import rates
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers

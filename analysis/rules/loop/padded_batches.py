@@ -50,7 +50,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = Severity.of(cost_s / step.mean_s)
     if weight is Severity.INFO:
         return None
-    if not beyond:  # texts in random order have it too, and are no mistake
+    if not beyond:  # so it is with any texts in random order: no mistake
         weight = Severity.LOW
     says = _SAYS if beyond else _SAYS_ROWS
     return Finding(
