@@ -34,9 +34,9 @@ def with_gains(
 
     Args:
         step: The mean step; None: there is none.
-        beside_others: Other programs hold all CPUs. A step that takes less of them gets more of
-            them for its rest, so a fix may save more than the time of its cause: it is no bound
-            then, and no estimate either. What lies outside the steps takes nothing from them.
+        beside_others: Other programs hold all CPUs. A fix that needs less of them leaves more to the
+            rest of the step, so it may save more than its cause takes: that time is then neither
+            a bound nor an estimate. What lies outside the steps is not affected.
         steps_s: Seconds of all steps, with those that the mean leaves out. None: not known, as if
             all were like the mean one.
     """
