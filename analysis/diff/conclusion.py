@@ -58,7 +58,7 @@ _STAGE_WORDS = {
     "wait": "waiting for data",
     "other": "time in no stage",
     "epoch_start": "starting an epoch",
-    "dataset": "the rest of __getitem__",
+    "dataset": "the dataset's own code",
 }
 _CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 

@@ -43,7 +43,7 @@ _MODELS = Sentence(
 _FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
 _SAYS = Sentence("{function} takes {part} of the time to make a sample", function=NAME, part=PART)
 _TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PERCENT)
-_FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
+_FASTER = Sentence("Make {function} faster, or keep its results.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 _QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)

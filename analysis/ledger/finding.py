@@ -191,6 +191,8 @@ class Finding:
             took no time: no fix of it should give more. Unit: samples/s. None: not predicted.
         outside_s: What the cause takes outside the steps, such as in evaluation, in the whole run.
             Unit: s. None: it is a part of steps, or not known.
+        action: What its fix does, in a few words, where its rule knows several; empty: the same as
+            of every finding of this cause.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -218,6 +220,7 @@ class Finding:
     gives: str = ""
     at_most_per_s: float | None = None
     outside_s: float | None = None
+    action: str = ""
 
     @property
     def names_known_call(self) -> bool:

@@ -85,7 +85,7 @@ STAGES = (
         of_sample=True,
         is_input=True,
     ),
-    _StageSpec("dataset", "the rest of __getitem__", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
+    _StageSpec("dataset", "the dataset's own code", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
     _StageSpec(
         "collate",
         "making one batch of samples",

@@ -346,6 +346,8 @@ def _action(finding: Finding) -> str:
     rule, fix = BY_ID.get(finding.rule_id), shortest_fix(finding).removesuffix(".")
     if 0 < len(fix) <= _SHORT_FIX:
         return fix if fix[:2].isupper() else f"{fix[0].lower()}{fix[1:]}"
+    if finding.action:
+        return finding.action
     return rule.action if rule is not None else ACTIONS.get(finding.rule_id, "")
 
 

@@ -73,6 +73,7 @@ from feedline.analysis.rules.loop import (
     recomputed_forward,
     unused_gradients,
     unused_parameters,
+    workers_hold_cpus,
 )
 from feedline.analysis.rules.trace import (
     device_bound,
@@ -145,6 +146,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     periodic_stall.RULE,
     evaluation_time.RULE,
     memory_growth.RULE,
+    workers_hold_cpus.RULE,
 )
 
 #: What is said of a recorded run where no rule about its input speaks; explain/diagnose.py says

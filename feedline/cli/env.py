@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from feedline.cli.options import add_output
 from feedline.cli.outputs import check_json, console_for, name_files, save_json
 from feedline.profiler.message import few
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.profiler.session.selftest import SelfTest
@@ -35,6 +36,8 @@ class EnvCommand:
         from feedline.profiler.session.selftest import PARTS, run_selftests
 
         screen = Console(stderr=True, quiet=args.quiet)
+        if not (args.quiet or screen.is_terminal):
+            say("trying every measurement takes 5 to 30 s, and longer beside other programs")
         with building(screen, [f"trying {part}" for part in PARTS]) as done, _only_errors():
             results = run_selftests(done)
         entries = [

@@ -224,7 +224,7 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         dest="stacks",
         action="store_false",
         help="do not sample stacks, so that the report names no lines of code. Sampling takes at "
-        "most 2 %% of the training's CPU time for 20 s, then 0.5 %%",
+        "most 2 %% of the training's CPU time for 15 s, then 0.5 %%",
     )
     group.add_argument(
         "--strict",

@@ -113,12 +113,12 @@ class _Helper:
         self._changes = _FolderWatch(folder)
         self._ended = False
         self._processes: dict[str, _SampledProcess] = {}
-        self._ration, self._random = Ration(rate), random.Random()
+        self._spent_s = time.process_time()
+        self._ration, self._random = Ration(rate, spent_s=self._spent_s), random.Random()
         self._interval_ns = int(1e9 / rate) if rate else 10_000_000
         self._began = self._group = self._looked = self._rationed = self._forgot = _now()
         self._busy = self._began  # when there was a process last
         self._stacks = self._rounds = 0
-        self._spent_s = time.process_time()
 
     def run(self) -> None:
         """Sample until the end. Raises OSError, LogFull."""

@@ -4,11 +4,13 @@ import os
 
 from feedline.profiler import proc
 
-_EARLY_S, _EARLY_SHARE, _SHARE = 20.0, 0.02, 0.005
+_EARLY_S, _EARLY_SHARE, _SHARE = 15.0, 0.02, 0.005
 _LONG_S = 600.0  # from then on, half as often each time that the run has become twice as long
 _SHORTEST_S, _EARLY_SHORTEST_S, _LONGEST_S = 0.02, 0.01, 5.0
 _FEWEST_CPUS = 0.1  # a process that only waits is sampled as if it used as much of a CPU
 _FIRST_COST_S = 0.0003
+#: What was spent beyond the share is given back in this time, with half of the later share at most.
+_REPAID_S, _LEAST = 20.0, 0.5
 _SMOOTHING = 0.3
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -16,23 +18,30 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Ration:
     """The time between two samples of a thread.
 
-    Samples may take 2 % of the CPU time of the sampled processes in the first 20 s, and 0.5 % after
-    that; after ten minutes, less and less.
+    Samples may take 2 % of the CPU time of the sampled processes in the first 15 s, and 0.5 % after
+    that, less what was spent beyond it; after ten minutes, less and less.
 
     Args:
         rate: samples per second of each thread, whatever they cost; 0: as above.
-        early_share, share: of the CPU time, in the first 20 s and after that.
+        early_share, share: of the CPU time, in the first 15 s and after that.
+        spent_s: CPU time that was spent before the first sample.
     """
 
     def __init__(
-        self, rate: float = 0.0, early_share: float = _EARLY_SHARE, share: float = _SHARE
+        self,
+        rate: float = 0.0,
+        early_share: float = _EARLY_SHARE,
+        share: float = _SHARE,
+        spent_s: float = 0.0,
     ) -> None:
         self._rate, self._early_share, self._share = rate, early_share, share
-        self._cost_s = _FIRST_COST_S
+        self._cost_s, self._owed_s = _FIRST_COST_S, spent_s
+        self._allowed = 0.0  # CPUs, since the last call of interval_s
         self._cpu_s: dict[int, float] = {}
 
     def measured(self, cpu_s: float, samples: int) -> None:
         """Learn what samples cost, in CPU time."""
+        self._owed_s += cpu_s
         if samples:
             self._cost_s += _SMOOTHING * (cpu_s / samples - self._cost_s)
 
@@ -53,7 +62,12 @@ class Ration:
         share = self._early_share if early else self._share
         share *= min(1.0, _LONG_S / max(elapsed_s, 1.0))
         cpus = sum(self._cpus(pid, since_s) for pid in pids)
-        per_second = share * cpus / self._cost_s
+        self._owed_s = max(0.0, self._owed_s - self._allowed * since_s)
+        self._allowed = share * cpus
+        spends = self._allowed
+        if not early:
+            spends = max(_LEAST * spends, spends - self._owed_s / _REPAID_S)
+        per_second = spends / self._cost_s
         shortest = _EARLY_SHORTEST_S if early else _SHORTEST_S
         return min(max(threads / max(per_second, 1e-9), shortest), _LONGEST_S)
 

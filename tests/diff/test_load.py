@@ -132,7 +132,7 @@ def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(
         and "explains it" not in found.conclusion
     )
     assert found.conclusion.startswith(
-        "The rest of __getitem__ takes 1.69x as long per sample (15.0 -> 25.3 ms CPU"
+        "The dataset's own code takes 1.69x as long per sample (15.0 -> 25.3 ms CPU"
     )
     assert of_step(0.05, before, after)[0] == "unknown"
 
@@ -174,7 +174,7 @@ def test_the_cpu_time_that_fell_is_named_where_load_made_the_run_slower(loader):
     found = diff([before], [after])
 
     assert found.cause == "sample/dataset"
-    assert found.conclusion.startswith("The rest of __getitem__ takes 0.02x as long per sample")
+    assert found.conclusion.startswith("The dataset's own code takes 0.02x as long per sample")
     assert (
         "the machine explains it: the main thread waited" in found.conclusion
         and found.of("step/mean").outcome == Outcome.MACHINE
@@ -318,7 +318,7 @@ def test_a_wait_that_was_removed_is_told_per_sample(loader):
     sleeps = replace(loader, measures=loader.measures | {"blocked/dataset": slept})
 
     assert (
-        "he rest of __getitem__ is no longer blocked (4.00 ms -> 0 s blocked per sample)"
+        "he dataset's own code is no longer blocked (4.00 ms -> 0 s blocked per sample)"
         in diff([sleeps], [loader]).conclusion
     )
     assert (

@@ -33,6 +33,7 @@ OF_INPUT = {*INPUT, "input", "pin"}
 #: A rule -> why its cost may exceed its rows.
 NOT_ROWS = {
     "busy_neighbors": "the main thread's waiting for a CPU is within its stages, and no row",
+    "workers_hold_cpus": "the same",
 }
 CAPPED = (CostKind.ESTIMATED, CostKind.BOUND)
 GONE = Factor(0.0, 0.0)

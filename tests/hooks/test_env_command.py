@@ -73,6 +73,7 @@ def test_the_real_one_tries_every_part_and_ends_with_one_line(warm_python, tmp_p
 
     *lines, blank, last = ended.stdout.splitlines()
     assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.startswith("feedline: trying every measurement takes 5 to 30 s")
     assert blank == "" and last.startswith(("All well: ", "Ready: "))
     names = {line.split("  ")[0].removeprefix("yes ").removeprefix("NO  ") for line in lines}
     assert {"run queue", "autograd", "collectives", "workers by spawn", "cpu"} <= names

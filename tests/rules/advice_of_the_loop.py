@@ -22,6 +22,7 @@ from rules.advice_runs import (
     in_model,
     killed,
     of_dtype,
+    only,
     own,
     stalling,
 )
@@ -39,6 +40,16 @@ from feedline.analysis.measure.model import (
     KeptGraphs,
 )
 from feedline.profiler.session.ending import ALL_OPEN
+
+#: Workers decode on the CPUs that the step waits for.
+SHARED = {
+    "sample": {"decode": (5.0, 4.0, 0.0)},
+    "used_cpus": 1.95,
+    "effective_cpus": 2.0,
+    "main_runqueue_share": 0.4,
+    "settings": {"sample_code": "Rows.__getitem__ (train.py:18)"},
+}
+PARSED = only(dataset=(5.0, 4.0, 0.0))
 
 OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "gpu_waits": [
@@ -204,6 +215,10 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, groups=2000)),
             in_ledger("optimizer", 90.0, 1.0, TENSORS),
         ),
+    ],
+    "workers_hold_cpus": [
+        ("faster decoder", made_up_facts(**SHARED), made_up_facts(**{**SHARED, "maker": PARSED})),
+        ("line by line", made_up_facts(**{**SHARED, "maker": PARSED}), made_up_facts(**SHARED)),
     ],
     "evaluation_time": [
         ("Run evaluation less often", evaluates(60.0, loads=True), evaluates(60.0, loads=False)),

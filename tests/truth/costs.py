@@ -638,6 +638,9 @@ COSTS: dict[str, Formula] = {
     "augmentation_bound": by_share("augment"),
     "float32_on_host": of_float32,
     "cpu_saturated": lambda bar: min(bar.making + bar.sending, bar.mean * of_cpus(bar)),
+    "workers_hold_cpus": lambda bar: min(
+        bar.mean * (bar.told["step"]["main_runqueue_share"] or 0.0), bar.mean * of_cpus(bar)
+    ),
     "quota_used_up": lambda bar: min(bar.making + bar.sending, bar.mean * of_cpus(bar)),
     "straggler_in_order": out_of_order,
     "user_code": lambda bar: (

@@ -107,7 +107,7 @@ def own_name(facts: RuleInputs) -> str:
 
 def _who(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST:
-        return "its own code"
+        return "the dataset's own code" if making_line(facts) else "its own code"
     if stage == "collate" and (collate := facts.setting("collate")) not in (None, "default"):
         return f"collate_fn={collate}"
     name = heaviest(facts, stage)[0]

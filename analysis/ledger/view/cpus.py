@@ -45,6 +45,9 @@ _MIN_OWN_SHARE = 0.50
 #: thread too: no wait tells how long.
 _THROTTLED = 0.90
 
+#: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
+MIN_MAKING = 0.20
+
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what
 #: they wait for.
 _MOSTLY_BLOCKED = 0.50
@@ -145,6 +148,27 @@ def own_cpus(facts: RuleInputs) -> float | None:
     cost, rate = total(facts), facts.throughput.samples_per_s
     cpu_s = facts.process_cpu_s if facts.process_cpu_s is not None else cost.cpu_s if cost else None
     return cpu_s * rate if cpu_s is not None and rate is not None else None
+
+
+def making_cpus(facts: RuleInputs) -> float | None:
+    """Return how many CPUs all ranks use for making samples, helper threads included."""
+    cost, rate = total(facts), facts.throughput.samples_per_s
+    if cost is None or cost.cpu_s is None or rate is None:
+        return None
+    return (
+        max(cost.cpu_s, facts.process_cpu_s or 0.0)
+        * rate
+        * (facts.cpus.ranks if facts.cpus and facts.cpus.own is not None else 1)
+    )
+
+
+def making_share_of_training(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of the CPU time of the training that making samples takes.
+
+    Cheaper ones spare no more of a step on full CPUs.
+    """
+    making, own = making_cpus(facts), own_cpus(facts)
+    return min(1.0, making / own) if making is not None and own else 1.0
 
 
 def _own_share(facts: RuleInputs) -> float | None:

@@ -51,6 +51,13 @@ _ADVICE: dict[QuestionId, list[str]] = {
         "Each of them sends all gradients now.",
     ],
 }
+#: The same in a few words.
+_ACTIONS: dict[QuestionId, str] = {
+    "half_gradients": "send gradients as {dtype}",
+    "accumulation": "accumulate {value:g} batches",
+    "bucket_size": "set bucket_cap_mb={value:g}",
+    "no_sync": "send gradients once an update",
+}
 #: Those that wrap the backward pass; the others are arguments of what wraps the model.
 _OF_UPDATES = ("accumulation", "no_sync")
 _BACKWARD = r"\bbackward\("
@@ -203,6 +210,7 @@ def check(facts: RankFacts) -> Finding | None:
         condition=_condition(exposed, best),
         how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
         cost_s=exposed.s * (1 - 1 / _passes(best)) if best else exposed.s,
+        action="" if best is None else _told_of(best, _ACTIONS[best.id], facts.comm),
     )
 
 
@@ -431,14 +439,18 @@ def _condition(exposed: Exposed, best: Prediction | None) -> str:
 
 def _advice(best: Prediction, comm: Communication | None) -> list[str]:
     """How to make the best change, and, where that changes the batch, one that does not."""
-    dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
-    told = [advice.format(value=best.value, dtype=dtype) for advice in _ADVICE[best.id]]
+    told = [_told_of(best, advice, comm) for advice in _ADVICE[best.id]]
     what_if = comm.what_if if comm is not None else []
     halves = next((one for one in what_if if one.id == "half_gradients" and _wins(one)), None)
     if halves is None or halves.step_s is None or best.id != "accumulation":
         return told
-    half = [advice.format(dtype=dtype) for advice in _ADVICE["half_gradients"]]
+    half = [_told_of(halves, advice, comm) for advice in _ADVICE["half_gradients"]]
     return [*told, _KEEP_BATCH(step=halves.step_s), *half]
+
+
+def _told_of(best: Prediction, advice: str, comm: Communication | None) -> str:
+    """Return advice with the values of a change; torch refuses bf16's hook without NCCL."""
+    return advice.format(value=best.value, dtype="bf16" if _nccl(comm) else "fp16")
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:

@@ -14,8 +14,6 @@ _RULE_ID = "cpu_saturated"
 _QUOTA_ID = "quota_used_up"
 _WEIGHTS = list(Severity)
 _TWO = 2  # CPUs, of which one can be taken away
-#: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
-_MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in
 #: bursts, and more workers may help.
 _FULL = 0.1
@@ -59,7 +57,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
     # handing over a batch takes a turn of the worker as well
     waits_s = waits.making_s + waits.handover_s + waits.transport_s
-    cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
+    cost_s = min(waits_s, facts.step.mean_s * cpus.making_share_of_training(facts))
     quota_s = cpus.beyond_quota_s(facts)
     weight = max(
         severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index
@@ -70,7 +68,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
         or not cpus.saturated(facts)
     ):
         return None
-    if _making_share(facts) < _MIN_MAKING and not cpus.throttled(facts):
+    if cpus.making_share_of_training(facts) < cpus.MIN_MAKING and not cpus.throttled(facts):
         return None
     (message, more), (fix, *fix_more) = _says(facts), _fixes(facts)
     return Finding(
@@ -88,18 +86,6 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     )
 
 
-def _making_cpus(facts: RuleInputs) -> float | None:
-    """Return how many CPUs all ranks use for making samples, helper threads included."""
-    total, rate = sample.total(facts), facts.throughput.samples_per_s
-    if total is None or total.cpu_s is None or rate is None:
-        return None
-    return (
-        max(total.cpu_s, facts.process_cpu_s or 0.0)
-        * rate
-        * (facts.cpus.ranks if facts.cpus and facts.cpus.own is not None else 1)
-    )
-
-
 def _helped(facts: RuleInputs) -> str:
     return (
         ", with helper threads"
@@ -111,15 +97,6 @@ def _helped(facts: RuleInputs) -> str:
 def _of_mask(facts: RuleInputs) -> float | None:
     """Return how many CPUs a larger quota could give; None without a quota that stops it."""
     return facts.cpus.affinity if facts.cpus is not None and cpus.throttled(facts) else None
-
-
-def _making_share(facts: RuleInputs) -> float:
-    """Return the share (0 to 1) of the CPU time of the training that making samples takes.
-
-    Cheaper ones spare no more of a step on full CPUs.
-    """
-    making, own = _making_cpus(facts), cpus.own_cpus(facts)
-    return min(1.0, making / own) if making is not None and own else 1.0
 
 
 def _some_free(facts: RuleInputs) -> bool:
@@ -183,7 +160,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         (
             "cpus_of_making",
             f"CPUs used for making samples{_helped(facts)}",
-            _making_cpus(facts),
+            cpus.making_cpus(facts),
             "CPUs",
         ),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),

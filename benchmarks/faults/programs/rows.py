@@ -342,7 +342,18 @@ def arguments():
     parser.add_argument("--mb", type=int, default=64)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
+    parser.add_argument(
+        "--hidden", type=int, default=0, help="neurons of two layers that the CPU computes"
+    )
     return parser.parse_args()
+
+
+def model(hidden):
+    """One layer, or (``hidden``) a perceptron that takes most of the step."""
+    if not hidden:
+        return torch.nn.Linear(WIDTH, 10)
+    layers = [torch.nn.Linear(WIDTH, hidden), torch.nn.Linear(hidden, hidden)]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(hidden, 10))
 
 
 if __name__ == "__main__":
@@ -361,4 +372,4 @@ if __name__ == "__main__":
         }
     if given.threads > 1:
         how |= {"worker_init_fn": Threads(given.threads)}
-    train(torch.nn.Linear(WIDTH, 10), loader(data, given, **how), given, inputs)
+    train(model(given.hidden), loader(data, given, **how), given, inputs)
