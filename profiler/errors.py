@@ -24,9 +24,13 @@ FeedlineError                  70
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
+import builtins
 import os
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+#: Python has them from 3.11 on.
+_GROUPS: Any = getattr(builtins, "BaseExceptionGroup", ())
 
 
 def shows_tracebacks() -> bool:
@@ -212,8 +216,11 @@ def leave_out_us(error: BaseException) -> None:
         if here is None or id(here) in seen:
             continue
         seen.add(id(here))
-        here.__traceback__ = _without_us(here.__traceback__)
-        waiting += [here.__cause__, here.__context__, *getattr(here, "exceptions", ())]
+        # by the base, which a class that allows no attribute to be set leaves alone
+        BaseException.with_traceback(here, _without_us(here.__traceback__))
+        # any other class may mean anything by it
+        inside = here.exceptions if isinstance(here, _GROUPS) else ()
+        waiting += [here.__cause__, here.__context__, *inside]
 
 
 def _without_us(trace: TracebackType | None) -> TracebackType | None:

@@ -1,5 +1,7 @@
 """What the kernel tells of a process in /proc/PID (proc(5))."""
 
+import os
+
 
 def read(pid: int, name: str) -> bytes:
     """Return a file of the process; empty if there is no such process, or it must not be read."""
@@ -35,3 +37,15 @@ def tidies_up(pid: int) -> bool:
     """
     command = read(pid, "cmdline")
     return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command
+
+
+def cpus_allowed() -> str:
+    """Return the CPUs that this process may run on, as the kernel lists them: ``0-7,16-23``.
+
+    Empty: it does not tell.
+    """
+    for line in read(os.getpid(), "status").splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"Cpus_allowed_list":
+            return value.strip().decode()
+    return ""

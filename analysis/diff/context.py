@@ -17,7 +17,10 @@ from feedline.analysis.measure.noise import MIN_COMPARED
 from feedline.analysis.rules import (
     BY_ID,
     CROSS_RANK,
+    DATA,
+    ENDED,
     INPUT,
+    LOOP,
     MACHINE,
     OTHERWISE,
     TRACE,
@@ -26,7 +29,15 @@ from feedline.analysis.rules import (
 
 _OF_INPUT = {rule.rule_id for rule in INPUT}
 _OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
-_OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
+_OF_LOOP = {rule.rule_id for rule in LOOP}
+#: None of them is left out for others (explain/diagnose.py).
+_NEVER_LEFT_OUT = {*_OF_LOOP, *(rule.rule_id for rule in (*DATA, *ENDED))}
+_OF_RUNS = {
+    *_OF_INPUT,
+    *_OF_RANKS,
+    *_NEVER_LEFT_OUT,
+    *(rule.rule_id for rule in (*MACHINE, *OTHERWISE)),
+}
 _OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
 _ALWAYS = (
@@ -88,8 +99,13 @@ def why_rule_unjudged(run: ComparedRun, rule_id: str) -> str:
         return ""
     if unseen := _why_unjudged(run, rule_id):
         return unseen
-    asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
-    if BY_ID[rule_id].states in _ALWAYS or len(asking) < MAX_FINDINGS:
+    asking = [
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.INFO and finding.rule_id not in _OF_LOOP
+    ]
+    always = BY_ID[rule_id].states in _ALWAYS or rule_id in _NEVER_LEFT_OUT
+    if always or len(asking) < MAX_FINDINGS:
         return ""
     told = ", ".join(finding.rule_id for finding in asking)
     return (

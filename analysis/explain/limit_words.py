@@ -106,11 +106,10 @@ def cpus(cores: float, run: MeasuredRun) -> str:
 
     Other programs' part is in it, for a limit is what the run could have.
     """
-    others = run.cpus.others if run.cpus else None
+    others, ranks = (run.cpus.others, run.cpus.ranks) if run.cpus else (None, 1)
     known = others is not None and others >= MIN_OTHERS
     taken = (
-        f", if other programs left the {number((others or 0.0) / max(run.run.ranks, 1))} that "
-        f"they used"
+        f", if other programs left the {number((others or 0.0) / ranks)} that they used"
         if known
         else ""
     )

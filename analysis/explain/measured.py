@@ -46,6 +46,7 @@ from feedline.analysis.measure.certainty import (
 )
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.crops import cut_first
+from feedline.analysis.measure.feeding import together
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
     Cpus,
@@ -356,7 +357,8 @@ def _facts(
     rank, compared, code = source.shown, source.compared, source.code
     if step is None or rank.steps is None:
         return None
-    training = next((loader for loader in loaders if loader.role == "training"), None)
+    feeding = [loader for loader in loaders if loader.role == "training"]
+    training = together(feeding)
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
     glibc, pace = glibc_version(manifest), rank_metrics.throughput(rank)
     facts = RuleInputs(
@@ -394,9 +396,11 @@ def _facts(
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,
         comm_parts=compared.parts if compared else {},
+        ddp=_reduces_by_ddp(compared, manifest.training.get("ddp_hook") is True),
         shown=rank.rank.number,
         code=code,
         killed=killed,
+        several_loaders=len(feeding) > 1,
     )
     return _completed(facts, source)
 
@@ -427,6 +431,21 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
     )
 
 
+_MOST = 0.5  # of the bytes that are all-reduced in backward
+
+
+def _reduces_by_ddp(compared: Compared | None, hook: bool) -> bool:
+    """Tell whether DistributedDataParallel sends most of what is all-reduced in backward.
+
+    Args:
+        hook: it has one in Python, which sends its buckets: none is seen to be one.
+    """
+    share = compared.buckets_share if compared is not None else None
+    if share is None:
+        return False
+    return share >= _MOST or not share and hook
+
+
 _HARDLY = 0.1  # of what the shown rank evaluates: less on another is none
 
 
@@ -453,7 +472,7 @@ def _growth(
         return []
     origin = anchors[0]["perf_counter_ns"]
     made_by = place_of(str(facts.setting("sample_code", "")))
-    collate = str(facts.setting("collate", ""))
+    collate = str(facts.setting("collate") or "")
     return [
         memory.placed(grown, rank.main, source, made_by, collate)
         for grown in memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from feedline.analysis.explain import limit_words
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.formatting import count, counted, number, seconds, size
+from feedline.analysis.measure.feeding import together
 from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
@@ -71,9 +72,10 @@ def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, flo
 
 
 def _cpus(run: MeasuredRun) -> float | None:
-    """Return the CPUs that this run may use; ranks share them."""
+    """Return the CPUs that a rank may use; those of the same machine share them."""
     available = run.run.machine.get("effective_cpus") or run.run.machine.get("cpus")
-    return float(available) / max(run.run.ranks, 1) if isinstance(available, (int, float)) else None
+    ranks = run.cpus.ranks if run.cpus else max(run.run.ranks, 1)
+    return float(available) / ranks if isinstance(available, (int, float)) else None
 
 
 def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[ThroughputBound]:
@@ -266,11 +268,11 @@ def _disk(
 
 def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
     """Return the transport between processes and copies to the device, of batches like the run's."""
-    loader = next((loader for loader in run.loaders if loader.role == "training"), None)
-    batch, stages = run.throughput.batch_size, run.step.stages if run.step else {}
-    if loader is None or not loader.batch_bytes or not batch:
+    loader = together([loader for loader in run.loaders if loader.role == "training"])
+    stages = run.step.stages if run.step else {}
+    if loader is None or not loader.batch_bytes or not loader.samples:
         return
-    nbytes = loader.batch_bytes
+    nbytes, batch = loader.batch_bytes, loader.samples / loader.batches
     dtype = "float32" if "float32" in loader.flags else "uint8"
     wanted: dict[str, dict[str, object]] = {
         "transport": {"dtype": dtype, "how": "shared" if "shared" in loader.flags else "copied"},

@@ -7,7 +7,7 @@ torch.compile, and the source of the program.
 import datetime
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,9 @@ def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Update
         return None
     kind = str(listed[0].get("kind", ""))
     groups = [group for one in listed for group in one.get("groups") or []]
-    tensors, elements = (
-        sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
+    tensors, elements, sparse = (
+        sum(int(group.get(name) or 0) for group in groups)
+        for name in ("tensors", "elements", "sparse")
     )
     tables = training.get("embeddings")
     of_tables = tables if isinstance(tables, dict) else {}
@@ -170,7 +171,27 @@ def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Update
         int(of_tables.get("elements", 0)),
         int(of_tables.get("rows", 0)),
         len(groups),
+        _step_of(listed),
+        any(group.get("foreach") is True for group in groups),
+        sparse,
     )
+
+
+def _step_of(optimizers: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return torch's class whose ``step()`` these optimizers run; empty: one of their own.
+
+    Recordings of before it was recorded have their module alone. None: not even that.
+    """
+    steps = {one.get("step", _step_by_module(one)) for one in optimizers}
+    found = steps.pop() if len(steps) == 1 else ""
+    return None if found is None else str(found)
+
+
+def _step_by_module(optimizer: Mapping[str, Any]) -> str | None:
+    module = optimizer.get("module")
+    if not isinstance(module, str):
+        return None
+    return str(optimizer.get("kind", "")) if module.startswith("torch.optim.") else ""
 
 
 def recompiled_functions(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:

@@ -14,6 +14,26 @@ def _python(file: str, function: str = ".*") -> Sign:
 
 _OPEN = "__init__|__new__|open|make_fid|__enter__|__exit__|close"
 
+#: A part of an array or of bytes: no mask, no key, no new axis, and nothing is assigned to it.
+_PART = r"\s*\[(?![^\]\n]*[<>=!'\"])(?=[^\]\n]*\b(?!(None|np|newaxis)\b)\w)[^\]\n]*\](?!\s*=(?!=))"
+_UNPACKING = r"(\b(read|get_fdata|get_data|decompress|load)\(|\.dataobj\b)"
+#: It takes a part of what it has unpacked, at once or by the name that this was given.
+_TAKES_A_PART = (
+    r"(\b(read|get_fdata|get_data|decompress|load|asarray|array|frombuffer)"
+    rf"\(([^()\n]|\([^()\n]*\))*\)(\.\w+\([^()\n]*\))*|\.dataobj){_PART}"
+    rf"|\b(?P<unpacked>\w+)\s*=[^\n]*{_UNPACKING}(?s:.*)\b(?P=unpacked)\b([^\n\[]*\))?{_PART}"
+)
+
+#: A path, or a part of one, that is the same for each sample as far as the line shows.
+_SAME = r"([A-Z][A-Z0-9_]*|(self|args|cfg|config|opts?)\.\w+|r?(\"[^\"\n]*\"|'[^'\n]*'))"
+_SAME_FILE = rf"({_SAME}(\s*/\s*{_SAME})*|(os\.path\.)?join\(\s*{_SAME}(\s*,\s*{_SAME})*\s*\))"
+
+#: Lines are picked by an index that is computed: of a small file, a number picks its header.
+_PICKED_LINES = (
+    r"(\.readlines\(\)|\.read(_text)?\([^()]*\)(\.\w+\([^()]*\))*"
+    r"\.(splitlines\(\)|split\(['\"]\\n['\"]\)))\s*\[[^\]]*[A-Za-z_]"
+)
+
 GROWN = KnownCall(
     "grown_by_copying",
     "All that was gathered so far is copied for each piece that is added to it.",
@@ -199,8 +219,8 @@ PER_SAMPLE: Calls = (
         "A compressed file is unpacked from its beginning to get a part of it.",
         "Store the data uncompressed, such as .npy read with mmap_mode='r'",
         "https://github.com/kaiko-ai/eva/pull/705",
-        (Sign("nibabel"), _python(r"(gzip|_compression|bz2|lzma)\.py")),
-        r"\b(gzip|zlib|bz2|lzma)\.(open|decompress)\(",
+        (_python(r"(gzip|_compression|bz2|lzma)\.py"),),
+        function=_TAKES_A_PART,
         left=0.1,
     ),
     KnownCall(
@@ -233,7 +253,7 @@ PER_SAMPLE: Calls = (
         "Keep the byte offset of each line, and seek to it",
         "https://github.com/pytorch/text/issues/130",
         (_python(r"linecache\.py"), _python(r"fileinput\.py")),
-        r"\.readlines\(|\.read\(\)\.split|\.read_text\(",
+        _PICKED_LINES,
         with_loop=True,
         left=0.1,
     ),
@@ -243,7 +263,9 @@ PER_SAMPLE: Calls = (
         "Unpickle the file once, in __init__, or store each sample on its own",
         "https://github.com/torchgeo/torchgeo/issues/1754",
         (Sign("joblib"), _python(r"pickle\.py"), Sign("dill"), Sign("cloudpickle")),
-        r"\bpickle\.loads?\(",
+        r"\bpickle\.load\(",
+        statement=r"^(?!.*\bloads\().*\bload\(",
+        function=rf"\b(open|joblib\.load)\(\s*{_SAME_FILE}\s*[,)]|{_SAME_FILE}\.open\(",
         left=0.05,
     ),
     KnownCall(

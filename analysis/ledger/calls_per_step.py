@@ -226,6 +226,7 @@ PER_STEP: Calls = (
         "Copy the state only when it is saved, or keep a running average in place",
         "https://github.com/huggingface/datasets/pull/8387",
         (Sign(PYTHON, r"copy\.py"),),
+        statement=r"(?i)state_dict|model|network|(\b|_)([a-z]?net|ema)s?(\b|_|\d)",
         left=0.4,
     ),
     KnownCall(

@@ -47,6 +47,7 @@ class RuleInputs:
     """One rank's training loader and step.
 
     Attributes:
+        loader: that feeds the steps; of several, what they have in common (measure/feeding.py).
         wait_share: share of the mean step spent waiting for the loader (wait + transport +
             epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate),
             or making a batch in the program itself (input).
@@ -67,6 +68,8 @@ class RuleInputs:
             them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: by rank, where ranks were compared.
+        ddp: DistributedDataParallel sends most of what the ranks all-reduce in backward, as far as
+            that is known.
         certainty: of the share of the input (None: not computed).
         shown: number of the rank (None: not known).
         making: functions of the program that make its batches (None: not known, or a loader does).
@@ -106,6 +109,8 @@ class RuleInputs:
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
         not_evaluating: other ranks, where only the shown one evaluates; 0: there are none, or some do.
         killed: the worker whose end was that of the training; None: there was none.
+        several_loaders: more than one loader feeds the steps: which of them they wait for, and how
+            many workers each needs, is not known.
     """
 
     throughput: Throughput
@@ -127,6 +132,7 @@ class RuleInputs:
     loader_elsewhere: bool = False
     comm: Communication | None = None
     comm_parts: dict[int, RankParts] = field(default_factory=dict)
+    ddp: bool = False
     certainty: Certainty | None = None
     making: Making | None = None
     unseen: Unseen | None = None
@@ -158,6 +164,7 @@ class RuleInputs:
     not_evaluating: int = 0
     saved_bytes: float | None = None
     killed: KilledWorker | None = None
+    several_loaders: bool = False
 
     @cached_property
     def rows(self) -> dict[str, float]:
@@ -350,6 +357,7 @@ class Exposed:
         evidence: of the source.
         place: file and line of the program that call what takes most, outside of forward and
             backward; empty: unknown.
+        ddp: DistributedDataParallel is known to all-reduce gradients.
     """
 
     rank: int
@@ -362,6 +370,7 @@ class Exposed:
     separate: list[str]
     evidence: list[Evidence]
     place: str = ""
+    ddp: bool = False
 
 
 @dataclass(frozen=True)

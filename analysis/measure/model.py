@@ -31,7 +31,7 @@ class RunInfo:
         ranks: How many processes trained together.
         versions: Name -> version: feedline, python, torch and others.
         machine: Name -> value: cpus, effective_cpus (affinity and quota), affinity_cpus, cpu_quota,
-            memory_bytes, shm_bytes, system.
+            affinity (the CPUs' numbers, as 0-7), memory_bytes, shm_bytes, system.
         model: Class of the outermost module that was trained; empty: not seen.
         optimizer: Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty:
             not seen.
@@ -472,6 +472,9 @@ class Updated:
         embedded: elements in embeddings whose gradients are dense.
         rows: of these embeddings.
         groups: of parameters.
+        step: torch's class whose ``step()`` it runs; empty: it has one of its own. None: not known.
+        foreach: a group is told to be updated with foreach.
+        sparse: tensors whose gradients are sparse, as far as that is known.
     """
 
     kind: str
@@ -481,6 +484,14 @@ class Updated:
     embedded: int = 0
     rows: int = 0
     groups: int = 1
+    step: str | None = None
+    foreach: bool = False
+    sparse: int = 0
+
+    @property
+    def updates_as(self) -> str:
+        """Torch's class whose update it makes; empty: one of its own."""
+        return self.kind if self.step is None else self.step
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ _OF_WORKER = re.compile(r"memory/loader\d+-worker\d+")
 #: that time: a training of two seconds after ten seconds of imports has one that is about the
 #: imports.
 _MOSTLY = 0.5
+#: CPUs that ranks use together over those that each may use, from which on each has its own.
+_TOGETHER = 1.1
+_DIGITS = 6  # of the number of a CPU: more are none
 
 
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
@@ -72,7 +75,8 @@ def cpu_use(
     Args:
         shown: the rank whose steps count.
         gauges: its gauges.
-        beside: the other ranks of the run and their gauges; those on another machine are left out.
+        beside: the other ranks of the run and their gauges; those on another machine, or kept on
+            other CPUs, are left out.
 
     Returns:
         None where the manifest does not say how many CPUs there are. Figures are None where too
@@ -88,9 +92,11 @@ def cpu_use(
     mask = _number(machine.get("affinity_cpus")) or (whole if whole == allowed else None)
     of_rank = [
         (shown, gauges),
-        *((other, read) for other, read in beside if machine_of(other) == machine_of(shown)),
+        *((other, read) for other, read in beside if _share_cpus(other, shown)),
     ]
     used = [mean_of(shown, rank, read, "cpu/processes") for rank, read in of_rank]
+    if None not in used and sum(filter(None, used)) > _TOGETHER * allowed:
+        of_rank, used = of_rank[:1], used[:1]  # more than these CPUs can give: each has its own
     own = (
         None
         if None in used
@@ -113,6 +119,23 @@ def cpu_use(
         max(0.0, min(mask - own - others, allowed - own)),
         len(of_rank),
     )
+
+
+def _share_cpus(one: RankMetrics, other: RankMetrics) -> bool:
+    """Return whether two ranks are on one machine, and may run on the same CPUs, if that is known."""
+    if machine_of(one) != machine_of(other):
+        return False
+    masks = cpu_mask(one), cpu_mask(other)
+    return not all(masks) or bool(masks[0] & masks[1])
+
+
+def cpu_mask(rank: RankMetrics) -> frozenset[int]:
+    """Return the numbers of the CPUs that a rank may run on; empty: not known."""
+    listed = str(rank.rank.manifest.machine.get("affinity") or "")
+    ends = [part.split("-") for part in listed.split(",") if part]
+    if not all(end.isdecimal() and len(end) < _DIGITS for part in ends for end in part):
+        return frozenset()
+    return frozenset(cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1))
 
 
 def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: str) -> float | None:

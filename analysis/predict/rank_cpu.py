@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.measure import machine_use
 from feedline.analysis.measure.batch_making import process_cpu_s
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.rank_gauges import machine_of, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_gauges import cpu_mask, machine_of, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
@@ -27,9 +27,10 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
     if len(gathered) < 2:
         return {}
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
-    ranks = Counter(machines.values())
+    ranks, masks = Counter(machines.values()), {*map(cpu_mask, gathered.values())}
+    alike = len(masks) == 1 and masks != {frozenset()}
     use = {
-        number: _rank_cpu(rank, machines[number], ranks[machines[number]])
+        number: _rank_cpu(rank, machines[number], 1 if alike else ranks[machines[number]])
         for number, rank in gathered.items()
     }
     return {number: rank for number, rank in use.items() if rank is not None}
@@ -39,7 +40,8 @@ def _rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Ran
     """Read it; None without steps, or where no gauge tells what its processes compute.
 
     Args:
-        ranks: of the same machine, this one included.
+        ranks: of the same machine, this one included, where each may be kept on CPUs of its own; 1:
+            all are kept on the same ones.
     """
     step, cpus = step_summary(rank), _cpus(rank, ranks)
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")

@@ -23,11 +23,16 @@ from feedline.analysis.ranks.communication import (
     RankParts,
 )
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
-from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
+from feedline.analysis.ranks.partition import (
+    BACKWARD,
+    KNOWN_BY_COMPARISON,
+    RANK_PARTS,
+    Partition,
+)
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
 from feedline.analysis.ranks.replay import Question, refuse, thin_steps
 from feedline.analysis.ranks.shared_cpus import RankCpu
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import Collectives, operation
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 
@@ -47,11 +52,14 @@ class Compared:
         communication: of all ranks.
         parts: by rank.
         notes: what is missing, and why.
+        buckets_share: share (0 to 1) of the bytes all-reduced in backward that are buckets of
+            DistributedDataParallel. None: none are all-reduced there.
     """
 
     communication: Communication
     parts: dict[int, RankParts]
     notes: list[str]
+    buckets_share: float | None = None
 
 
 def compare_collectives(
@@ -93,8 +101,22 @@ def compare_collectives(
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
     return Compared(
-        comm, {rank: mean_parts(part, first) for rank, part in together.partitions.items()}, notes
+        comm,
+        {rank: mean_parts(part, first) for rank, part in together.partitions.items()},
+        notes,
+        _buckets_share(ranks),
     )
+
+
+def _buckets_share(ranks: Sequence[Collectives]) -> float | None:
+    """Return ``Compared.buckets_share``."""
+    sent = buckets = 0
+    for rank in ranks:
+        reduced = np.array([operation(name) == "all_reduce" for name in rank.names] or [False])
+        inside = reduced[rank.table["name"]] & (rank.table["phase"] == BACKWARD)
+        sent += int(rank.table["nbytes"][inside].sum())
+        buckets += int(rank.table["nbytes"][inside & rank.table["bucket"]].sum())
+    return buckets / sent if sent else None
 
 
 def describe_communication(

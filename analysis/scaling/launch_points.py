@@ -24,6 +24,7 @@ from feedline.analysis.scaling.more_ranks import ScalingBasis
 from feedline.analysis.scaling.study import counted
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.events import Stage
 from feedline.profiler.message import few
 from feedline.profiler.store.run_folder import Rank, Run
 
@@ -81,7 +82,8 @@ def _pace_of(rank: Rank) -> _Pace | None:
     estimate = Estimate.of(main, steps, first)
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
     step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
-    queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
+    queued_s = runqueue_s(main, steps, first, Stage.FORWARD, Stage.BACKWARD)
+    ended = left_after(steps) is not None
     return _Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 

@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from feedline.profiler.errors import ScriptError, leave_out_us
+from feedline.profiler.fail_open import fail_open
 from feedline.profiler.session.ending import exit_code_of, text_of
 
 
@@ -130,7 +131,8 @@ def show(error: BaseException | None) -> None:
         if error.code is not None and not isinstance(error.code, int):
             print(text_of(error.code), file=sys.stderr)
     elif error is not None:
-        leave_out_us(error)
+        with fail_open:
+            leave_out_us(error)
         try:
             sys.excepthook(type(error), error, error.__traceback__)
         except Exception:

@@ -80,7 +80,9 @@ def exit_code_of(error: BaseException | None) -> int:
     if isinstance(error, SystemExit):
         code = error.code
         if isinstance(code, int):
-            return int(code) if -(1 << 63) <= code < 1 << 63 else -1  # as a C long
+            if not -(1 << 63) <= code < 1 << 63:  # no C long
+                return -1
+            return int(code) if -(1 << 31) <= code < 1 << 32 else code & 0xFF  # as the system does
         return 0 if code is None else 1
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 

@@ -37,6 +37,9 @@ from feedline.profiler.taps.recompiled import compiled
 
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
+# Each write of the manifest takes longer the more loaders it has, up to 35 ms. Where there are more
+# than a few, it waits until a share of them is new, or for a while.
+_FEW_LOADERS, _UNWRITTEN_SHARE, _UNWRITTEN_NS = 20, 0.1, 4_000_000_000
 
 _Taken = TypeVar("_Taken")
 # a run folder, and how to claim it; raises PlaceTaken, OSError
@@ -152,6 +155,7 @@ class Session:
         self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
+        self._unwritten, self._written_at = 0, clock.wall_ns()  # changes to loaders
         self._looks = BlockedThreads()
         self._hooks = Hooks(self._tell_hook, self._write_manifest)
         self._changing = Hooks(self._tell_hook, self._write_manifest)
@@ -260,12 +264,19 @@ class Session:
     def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
         self.manifest.loaders.append({"kind": kind, **settings})
         self.manifest.versions = _versions()
-        self._write_manifest()
+        self._write_loaders()
         return len(self.manifest.loaders) - 1
 
     def _add_to_loader(self, number: int, settings: dict[str, object]) -> None:
         self.manifest.loaders[number].update(settings)
-        self._write_manifest()
+        self._write_loaders()
+
+    def _write_loaders(self) -> None:
+        """Write the manifest after a change to its loaders, the less often the more there are."""
+        self._unwritten += 1
+        few = self._unwritten <= (len(self.manifest.loaders) - _FEW_LOADERS) * _UNWRITTEN_SHARE
+        if not few or clock.wall_ns() - self._written_at > _UNWRITTEN_NS:
+            self._write_manifest()
 
     def _tell_setup(self, training: dict[str, object]) -> None:
         for change in self._changes:
@@ -277,7 +288,9 @@ class Session:
         if not self.is_mine:  # a library that is imported in a fork only
             return
         self.manifest.hooks = list(self._hook_states.values())
-        with suppress(OSError, PlaceTaken):  # a full disk: the last manifest that fitted stays
+        self._unwritten, self._written_at = 0, clock.wall_ns()
+        # a full disk, or a value of the program's that is no JSON: the last manifest stays
+        with suppress(OSError, PlaceTaken, TypeError, ValueError):
             self.manifest.write(self.folder)
 
 
@@ -396,6 +409,7 @@ def machine() -> dict[str, object]:
         "cpus": os.cpu_count(),
         "effective_cpus": effective_cpus(),
         "affinity_cpus": len(os.sched_getaffinity(0)),
+        "affinity": proc.cpus_allowed(),
         "cpu_quota": cpu_quota(),
         "memory_bytes": pages,
         "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,

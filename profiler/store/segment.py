@@ -17,7 +17,8 @@ import operator
 import os
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +34,7 @@ from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
+from feedline.profiler.store.merged_rests import Merged, merge_rests
 from feedline.profiler.store.segment_format import (
     FIELDS,
     HISTOGRAMS_AT,
@@ -67,6 +69,7 @@ def _own_file(path: Path) -> tuple[Path, int]:
 
 
 _SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
+_pack, _RECORD_BYTES = RECORD.pack_into, RECORD.size  # in `add`, to look them up takes 30 ns
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 _CHUNK_BYTES = 256 * 1024
@@ -74,6 +77,8 @@ _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred reco
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 _SLICE = 4096  # records that are copied at once
+# Seconds to wait for another thread; half as long after each time in vain, and these at least.
+_PATIENCE_S, _LEAST_PATIENCE_S = 1.0, 0.01
 _MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
 #: Few, and needed to read the rest.
 _FOREVER = (
@@ -117,6 +122,10 @@ class Mark:
 class Segment:
     """Writes records; can be called from any thread and from signal handlers. ``add`` never raises.
 
+    A signal's handler may interrupt a thread that is writing, and wait for another one (a checkpoint
+    on preemption that joins its writer). What that one records meanwhile is only counted, after a
+    wait: it would wait forever.
+
     Args:
         path: file to append to. If another live process uses it, the next free name with a number
             is taken instead.
@@ -134,6 +143,7 @@ class Segment:
         self.window = 0
         self._capacity = capacity_bytes // RECORD.size
         self._lock = threading.RLock()
+        self._patience = _PATIENCE_S
         self._names: dict[str, int] = {}
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
@@ -169,15 +179,19 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Write one record, or only count it if its window is discarded.
+        """Write one record, or only count it if its window is discarded, or the lock not to be had.
 
         Units as in events.RECORD_DTYPE. The wall of a span that has not ended is UNMEASURED until
         ``end``, also for readers after a kill.
 
         Returns:
-            Its place, for ``end``; None if its window is discarded.
+            Its place, for ``end``; None if it is only counted.
         """
-        self._lock.acquire()  # a with statement would cost 0.1 us more, of 1.4
+        # a with statement would cost 0.1 us more, of 1.4
+        if not self._lock.acquire(False) and not self._waited():
+            with suppress(ValueError):  # what the interrupted thread was closing
+                self._count(stage, 1, wall, cpu, runqueue, nbytes, extra)
+            return None
         try:
             window = self.window
             if window & self._stride_mask:
@@ -193,8 +207,8 @@ class Segment:
             thread = self._threads.get(ident)
             if thread is None:
                 thread = self._threads.setdefault(ident, min(len(self._threads), 255))
-            at = (slot - self._begin) * RECORD.size
-            RECORD.pack_into(
+            at = (slot - self._begin) * _RECORD_BYTES
+            _pack(
                 self._chunk,
                 at,
                 start,
@@ -218,6 +232,27 @@ class Segment:
         finally:
             self._lock.release()
 
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the lock. Raises TimeoutError: it is not to be had."""
+        if not self._acquired():
+            raise TimeoutError("another thread writes to the segment")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _acquired(self) -> bool:
+        return self._lock.acquire(False) or self._waited()
+
+    def _waited(self) -> bool:
+        """Wait for the lock; returns whether it is held. A thread that never gets it goes on."""
+        if self._lock.acquire(timeout=self._patience):
+            self._patience = _PATIENCE_S
+            return True
+        self._patience = max(self._patience / 2, _LEAST_PATIENCE_S)
+        return False
+
     def _count(
         self,
         stage: int,
@@ -237,9 +272,10 @@ class Segment:
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
         """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread.
 
-        UNMEASURED again: it stays unknown.
+        UNMEASURED again: it stays unknown, as where the lock is not to be had.
         """
-        self._lock.acquire()
+        if not self._lock.acquire(False) and not self._waited():
+            return
         try:
             slot = -1 if place is None else place - self._generation
             if self._begin <= slot < self._end:
@@ -281,11 +317,17 @@ class Segment:
         except ValueError:  # another thread has just closed the segment
             pass
 
-    @property
-    def in_use(self) -> bool:
-        """Whether this thread is writing to it: a garbage collection may begin meanwhile."""
+    def take(self) -> bool:
+        """Keep other threads from writing until ``give``; False: one is writing, maybe this one.
+
+        A garbage collection may begin meanwhile, and a signal's handler may wait for it.
+        """
         owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
-        return owned
+        return not owned and self._lock.acquire(False)
+
+    def give(self) -> None:
+        """End what ``take`` began."""
+        self._lock.release()
 
     @property
     def is_empty(self) -> bool:
@@ -295,15 +337,19 @@ class Segment:
     def name_id(self, name: str) -> int:
         """Return a number for this name in the ``source`` field of records of this file.
 
-        0 is "no name".
+        0 is "no name", also where the lock is not to be had.
         """
         known = self._names.get(name)
         if known is None:
-            with self._lock:  # of two threads that ask at once, one numbers it
+            if not self._acquired():
+                return 0
+            try:  # of two threads that ask at once, one numbers it
                 known = self._names.get(name)
                 if known is None:
                     known = self._names[name] = len(self._names) + 1
                     self._write_name(name, known)
+            finally:
+                self._lock.release()
         return known
 
     def _write_name(self, name: str, number: int) -> None:
@@ -326,8 +372,12 @@ class Segment:
             self._stop(error)
 
     def mark(self, at: int) -> Mark:
-        """Remember this moment, ns. Raises ValueError: the segment is closed."""
-        with self._lock:
+        """Remember this moment, ns.
+
+        Raises:
+            OSError, ValueError: the segment is not to be had, or is closed.
+        """
+        with self._held():
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
@@ -340,7 +390,7 @@ class Segment:
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
         """
-        with self._lock:
+        with self._held():
             generation, done, sums = self._summed
             if generation != self._generation:
                 done, sums = 0, np.zeros((STAGES, FIELDS), np.int64)
@@ -365,11 +415,15 @@ class Segment:
 
         Returns as ``add``.
         """
-        with self._lock:
+        if not self._acquired():
+            return None
+        try:
             window, self.window = self.window, 0
             place = self.add(stage, start, wall, **fields)
             self.window = window
             return place
+        finally:
+            self._lock.release()
 
     def forget(self) -> None:
         """Stop writing and do not touch the file.
@@ -380,9 +434,12 @@ class Segment:
             setattr(self, name, _nothing)
 
     def close(self) -> None:
-        """Close the file; its records stay."""
+        """Close the file; its records stay.
+
+        While another thread writes and does not go on, it stays open.
+        """
         self.forget()
-        with self._lock:
+        with suppress(TimeoutError), self._held():
             self._totals.release()
             self._histograms.release()
             for mapping in (self._mapping, self._header_mapping):
@@ -465,7 +522,8 @@ class Segment:
     def _thin(self) -> None:
         """Forget every second window (again, if that made no room).
 
-        It goes into a new file that takes the old one's place in one rename.
+        Where much is kept for good, rests are merged, first without forgetting more. All goes into a
+        new file that takes the old one's place in one rename.
         """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
@@ -473,17 +531,24 @@ class Segment:
         records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)
         windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
         keep = np.ones(len(records), bool)
-        while keep.sum() > self._capacity * 3 // 4:
-            self._stride_mask = self._stride_mask * 2 + 1
-            keep = (windows & self._stride_mask == 0) | forever
-            if self._stride_mask > 65535:
+        merged: Merged | None = None
+        while True:
+            if forever.sum() > self._capacity // 4:
+                merged = merge_rests(records, keep)
+                keep &= ~merged.gone
+            if keep.sum() <= self._capacity * 3 // 4:
+                break
+            if self._stride_mask >= 65535:  # as many windows as a record can tell apart
                 raise OSError(
                     errno.EFBIG, "the segment is full of records that must be kept", str(self.path)
                 )
+            self._stride_mask = self._stride_mask * 2 + 1
+            keep = (windows & self._stride_mask == 0) | forever
         slices = [slice(begin, begin + _SLICE) for begin in range(0, len(records), _SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
+        told = ~keep if merged is None else ~(keep | merged.gone)  # sums of merged ones are kept
         for part in slices:
-            forgotten += sums_of(records[part][~keep[part] & (records["stage"][part] != 0)])
+            forgotten += sums_of(records[part][told[part] & (records["stage"][part] != 0)])
         forgotten[0, 0] = self._stride_mask
         del forgotten  # a mapping with references cannot be unmapped
         with single.replacement(self.path) as fd:
@@ -492,7 +557,10 @@ class Segment:
             os.pwrite(fd, self._header, 0)
             kept = 0
             for part in slices:
-                rows = records[part][keep[part]]
+                rows = np.array(records[part])
+                if merged is not None:
+                    merged.replace(rows, part.start)
+                rows = rows[keep[part]]
                 os.pwrite(fd, rows.tobytes(), RECORDS_AT + kept * RECORD.size)
                 kept += len(rows)
         del records, rows

@@ -38,6 +38,7 @@ class _MachineShape(TypedDict, total=False):
     cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
+    affinity: Annotated[str, Meta(max_length=10_000)]
     cpu_quota: Annotated[float, Meta(gt=0, le=1e6)] | None
     malloc: str
 
@@ -103,6 +104,7 @@ class _GroupShape(TypedDict, total=False):
     elements: Count
     fused: bool
     foreach: bool
+    sparse: Count
 
 
 class _SchedulerRequired(TypedDict):
@@ -135,6 +137,7 @@ class _OptimizerRequired(TypedDict):
 
 
 class _OptimizerShape(_OptimizerRequired, total=False):
+    step: str
     samplers: list[_SamplerShape]
 
 

@@ -1,5 +1,7 @@
 """Describes a batch: bytes, samples, kind of memory."""
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +15,8 @@ from feedline.profiler.torch_internals import below_function_modes
 _MAX_LEAVES = 64
 _COUNTED_PARTS = 8  # of a long list: the others are taken to hold as many tensors
 _COUNTED_DEPTH = 4
+_COUNTED = 256  # parts, of all of them
+_PARTS = range(1024)  # other than tensors, those within others as well: about 1 ms
 _WIDE_FLOATS = torch.float32, torch.float64
 _OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
@@ -47,6 +51,7 @@ def rows(batch: Any) -> int:
     return describe(batch).samples
 
 
+@below_function_modes
 def may_hold_more(batch: Any) -> bool:
     """Return whether one item of a dataset may be a whole batch.
 
@@ -74,7 +79,9 @@ def _describe(batch: Any) -> BatchContents:
     samples = 0
     of_arrays = 0
     tensors = 0
-    found = leaves(batch, [])
+    objects = []
+    room = iter(_PARTS)
+    found = leaves(batch, [], room)
     for leaf in found:
         if isinstance(leaf, torch.Tensor):
             tensors += 1
@@ -93,9 +100,11 @@ def _describe(batch: Any) -> BatchContents:
             if not of_arrays and leaf.ndim:
                 of_arrays = leaf.shape[0]
         elif hasattr(leaf, "__dict__"):  # numbers and texts have none
-            tensors += _held_by(leaf)
+            objects.append(leaf)
+    if objects:
+        tensors += _held_by(objects, room)
     if len(found) >= _MAX_LEAVES:
-        tensors = max(tensors, round(_about_tensors(batch, _COUNTED_DEPTH)))
+        tensors = max(tensors, round(_about_tensors(batch, _COUNTED_DEPTH, _COUNTED)))
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
@@ -110,56 +119,75 @@ def _describe(batch: Any) -> BatchContents:
     return BatchContents(total + array_bytes, samples, flags, tensors)
 
 
-def leaves(value: Any, found: list[Any]) -> list[Any]:
-    """Return ``found`` with what is in dicts, lists and tuples, about LEAVES of it."""
+def leaves(value: Any, found: list[Any], room: Iterator[int] | None = None) -> list[Any]:
+    """Return ``found`` with what is in dicts, lists and tuples, about LEAVES of it.
+
+    ``room`` is as long as the number of parts that may be looked into: empty lists are no leaves.
+    """
+    if room is None:
+        room = iter(_PARTS)
     if isinstance(value, (list, tuple)):
-        for part in value[:_MAX_LEAVES]:
-            if isinstance(part, torch.Tensor):
-                found.append(part)
-            elif len(found) < _MAX_LEAVES:
-                leaves(part, found)
+        parts: Iterable[Any] = value[:_MAX_LEAVES]
     elif isinstance(value, dict):
-        for part in value.values():
-            if len(found) < _MAX_LEAVES:
-                leaves(part, found)
-    elif not isinstance(value, torch.Tensor) and isinstance(
-        getattr(value, "data", None), dict
-    ):  # transformers.BatchEncoding, a UserDict
-        leaves(value.data, found)
+        parts = islice(value.values(), _MAX_LEAVES)
+    elif not isinstance(value, torch.Tensor) and isinstance(data := _data_of(value), dict):
+        return leaves(data, found, room)  # transformers.BatchEncoding, a UserDict
     elif type(value).__name__ == "TensorDict" and hasattr(value, "items"):
-        leaves(dict(value.items()), found)
+        return leaves(dict(value.items()), found, room)
     else:
         found.append(value)
+        return found
+    for part in parts:
+        if isinstance(part, torch.Tensor):
+            found.append(part)
+        elif len(found) < _MAX_LEAVES and next(room, None) is not None:
+            leaves(part, found, room)
     return found
 
 
-def _about_tensors(value: Any, depth: int) -> float:
-    """Return about how many tensors are in dicts, lists and tuples, from the first parts of each."""
+def _data_of(value: Any) -> Any:
+    try:
+        return getattr(value, "data", None)
+    except Exception:  # an array of dates has no buffer
+        reraise_of_handler()
+        return None
+
+
+def _about_tensors(value: Any, depth: int, most: int) -> float:
+    """Return about how many tensors are in dicts, lists and tuples, from the first parts of each.
+
+    ``most`` parts are counted, which those of a container share among them.
+    """
     if isinstance(value, torch.Tensor):
         return 1.0
     if not depth or not isinstance(value, (list, tuple, dict)):
         return 0.0
-    parts = list(value.values()) if isinstance(value, dict) else value
-    counted = parts[: _MAX_LEAVES if isinstance(value, dict) else _COUNTED_PARTS]
-    tensors = sum(_about_tensors(part, depth - 1) for part in counted)
-    return tensors * len(parts) / len(counted) if counted else 0.0
+    if isinstance(value, dict):
+        counted = list(islice(value.values(), max(1, min(_MAX_LEAVES, most))))
+    else:
+        counted = list(value[: max(1, min(_COUNTED_PARTS, most))])
+    if not counted:
+        return 0.0
+    each = most // len(counted)
+    tensors = sum(_about_tensors(part, depth - 1, each) for part in counted)
+    return tensors * len(value) / len(counted)
 
 
-def _held_by(value: Any) -> int:
-    """Return the tensors in the attributes of an object and of the objects in them.
+def _held_by(things: list[Any], room: Iterator[int]) -> int:
+    """Return the tensors in the attributes of objects and of the objects in them.
 
-    Such is a batch of torch_geometric. At most LEAVES objects are looked at.
+    Such is a batch of torch_geometric. Each object is looked at once, while ``room`` lasts. Those
+    within others come last: they are appended to ``things``.
     """
-    tensors, met, left = 0, set[int](), [value]
-    while left and len(met) < _MAX_LEAVES:
-        thing = left.pop()
+    tensors, met = 0, set[int]()
+    for thing in things:
         inside = getattr(thing, "__dict__", None)
         if not isinstance(inside, dict) or isinstance(thing, type) or id(thing) in met:
             continue
         met.add(id(thing))
-        for part in leaves(inside, []):
+        for part in leaves(inside, [], room):
             if isinstance(part, torch.Tensor):
                 tensors += 1
             else:
-                left.append(part)
+                things.append(part)
     return tensors

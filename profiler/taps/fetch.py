@@ -4,6 +4,7 @@ It times samples, their operations, collate, and file traffic. ``_DatasetKind.cr
 the one place that torch's and torchdata's loaders, with and without workers, go through.
 """
 
+import copy
 import functools
 import sys
 import threading
@@ -66,9 +67,35 @@ def attach(patches: Patches) -> None:
 
 def _watch(fetcher: Any) -> None:
     """Time the parts of one fetcher."""
+    kind: Any = type(fetcher)
     watched = _WatchedFetch(fetcher)
+    if "fetch" in vars(fetcher) or not hasattr(kind, "fetch"):  # another tool's
+        fetcher.fetch = functools.partial(watched.fetch, fetcher, fetcher.fetch)
+    else:
+        fetcher.watched_by_feedline = watched
+        fetcher.__class__ = _watched_kind(kind)
     fetcher.collate_fn = watched.collate
-    fetcher.fetch = watched.fetch
+
+
+@functools.cache
+def _watched_kind(kind: type) -> Any:
+    """Return a class that differs from this one by a ``fetch`` that is timed.
+
+    Were that an attribute of the fetcher itself, the two would refer to each other, and the dataset
+    would stay in memory until the garbage collector comes by. Pickles and copies of a fetcher are
+    what they are without feedline.
+    """
+
+    def fetch(self: Any, index: Any) -> Any:
+        return self.watched_by_feedline.fetch(self, super(watched, self).fetch, index)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        return copy.copy, (self.watched_by_feedline.unwatched(self),)
+
+    names = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+    names |= {"__slots__": (), "fetch": fetch, "__reduce_ex__": __reduce_ex__}
+    watched: Any = type(kind)(kind.__name__, (kind,), names)
+    return watched
 
 
 class _WatchedFetch:
@@ -78,7 +105,8 @@ class _WatchedFetch:
     """
 
     def __init__(self, fetcher: Any) -> None:
-        self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
+        self._kind, self._collate = type(fetcher), fetcher.collate_fn
+        self._in_batches = fetcher.auto_collation
         self._selector = _selectors.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         # it is given the indices of a batch
@@ -100,17 +128,37 @@ class _WatchedFetch:
         self._made_at = 0  # when the last one of them was there
         self._marks = SampleMarks(recorder.salt) if self._place == "dataset_iter" else None
 
-    def fetch(self, index: Any) -> Any:
+    def unwatched(self, fetcher: Any) -> Any:
+        """Return what a fetcher is without feedline."""
+        plain: Any = object.__new__(self._kind)
+        vars(plain).update(vars(fetcher))
+        del plain.watched_by_feedline
+        if getattr(plain.collate_fn, "__self__", None) is self:
+            plain.collate_fn = self._collate
+        return plain
+
+    def fetch(self, fetcher: Any, fetch: Callable[[Any], Any], index: Any) -> Any:
+        """Make a batch.
+
+        Args:
+            fetcher: that it is asked of.
+            fetch: what the fetcher does without feedline.
+            index: of the batch.
+        """
         segment = recorder.segment
         if segment is None:
-            return self._fetch(index)
+            return fetch(index)
         self._asked = _length(index) if self._by_index else None
         self._opened, reads = self._selector.next_batch(), self._selector.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
         modules, first = len(sys.modules), self._selector.is_first_batch
         inside.depth += 1  # transforms that are nn.Modules are not forward passes
         try:
-            batch = self._open(segment, index) if self._opened else self._time(segment, index)
+            batch = (
+                self._open(segment, fetcher, fetch, index)
+                if self._opened
+                else self._time(segment, fetch, index)
+            )
         finally:
             inside.depth -= 1
         if before is not None:
@@ -119,10 +167,10 @@ class _WatchedFetch:
             )
         return batch
 
-    def _time(self, segment: Segment, index: Any) -> Any:
+    def _time(self, segment: Segment, fetch: Callable[[Any], Any], index: Any) -> Any:
         with Span(segment, Stage.FETCH, recorder.loader, recorder.batch) as span:
             try:
-                batch = self._fetch(index)
+                batch = fetch(index)
             except (
                 StopIteration
             ):  # the dataset is at its end; a batch that is dropped for being short is in here too
@@ -131,13 +179,13 @@ class _WatchedFetch:
             span.extra = self._samples
         return batch
 
-    def _open(self, segment: Segment, index: Any) -> Any:
-        fetcher, place, selector = self._fetcher, self._place, self._selector
+    def _open(self, segment: Segment, fetcher: Any, fetch: Callable[[Any], Any], index: Any) -> Any:
+        place, selector = self._place, self._selector
         own = getattr(fetcher, place)
         stand_in = self._stand_in(own, selector, self._begun)
         setattr(fetcher, place, stand_in)
         try:
-            return self._time(segment, index)
+            return self._time(segment, fetch, index)
         finally:
             if getattr(fetcher, place) is stand_in:
                 setattr(fetcher, place, own)
@@ -150,14 +198,14 @@ class _WatchedFetch:
         if segment is None:
             return self._collate(samples)
         if self._marks is not None:
-            self._marks.note(segment, samples if self._fetcher.auto_collation else [samples])
+            self._marks.note(segment, samples if self._in_batches else [samples])
         with Span(segment, Stage.COLLATE, recorder.loader, recorder.batch, self._custom) as span:
             self._made_at = span.start
             batch = self._collate(samples)
         try:
             number = (
                 None
-                if not self._fetcher.auto_collation
+                if not self._in_batches
                 else len(samples)
                 if self._asked is None
                 else self._asked

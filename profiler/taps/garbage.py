@@ -102,11 +102,14 @@ class GarbageTap:
         segment = recorder.always_on_segment() or recorder.segment
         if segment is None:
             self._waiting.clear()
-        elif not segment.in_use and not segment.is_empty:  # a program may only import torch
-            waiting, self._waiting = self._waiting, []
-            for begun, known, name in waiting[-_MOST_WAITING:]:
-                source = segment.name_id(name) if name else 0
-                segment.add(Stage.GARBAGE, begun, source=source, **known)
+        elif not segment.is_empty and segment.take():  # a program may only import torch
+            try:
+                waiting, self._waiting = self._waiting, []
+                for begun, known, name in waiting[-_MOST_WAITING:]:
+                    source = segment.name_id(name) if name else 0
+                    segment.add(Stage.GARBAGE, begun, source=source, **known)
+            finally:
+                segment.give()
 
 
 def _is_called() -> bool:

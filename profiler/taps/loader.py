@@ -64,6 +64,9 @@ TORCHDATA = _LoaderLibrary(
     "torchdata.stateful_dataloader.stateful_dataloader",
 )
 
+_MAX_LOADERS = 256  # that have a number of their own: each costs a place in the manifest
+_LENGTHS = {"dataset_samples", "epoch_samples"}
+
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
 # number of the loader, settings that have become known
 _MoreOfLoader = Callable[[int, dict[str, object]], None]
@@ -123,13 +126,21 @@ class LoaderTaps:
         """Give a loader a number.
 
         One that replaces another (created again each epoch, with the same settings) keeps its
-        number.
+        number. Of very many, a new one shares that of another: of one that differs in lengths
+        alone, if possible.
         """
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)
                 return known
+        if len(self._loaders) >= _MAX_LOADERS:
+            known = next(
+                (known for known in reversed(self._loaders) if known.is_like(*about)),
+                self._loaders[-1],
+            )
+            known.about, known.loader, known.dataset = about, weakref.ref(loader), None
+            return known
         self._loaders.append(_LoaderHandle(self._register(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
@@ -220,6 +231,12 @@ class _LoaderHandle:
     # attributes that it changed between passes; None: no two passes were compared
     changes: list[str] | None = None
 
+    def is_like(self, kind: str, settings: dict[str, object]) -> bool:
+        """Tell whether a loader of these settings differs from this one in lengths alone."""
+        own_kind, own = self.about
+        names = {*own, *settings} - _LENGTHS
+        return kind == own_kind and all(own.get(name) == settings.get(name) for name in names)
+
     def begins(self, loader: Any) -> list[str] | None:
         """Return what the program has changed in the dataset since the last pass, if that is news.
 
@@ -286,12 +303,14 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
         if segment is None:
-            if recorder.pause is None:
+            pause = recorder.pause  # another thread may end it at any time
+            if pause is None:
                 return original(iterator)
-            if state.loader in recorder.pause.batches_during_pause:
-                return _rested_next(original, iterator, state)
+            if state.loader in pause.batches_during_pause:
+                return _rested_next(original, iterator, state, pause.handed_over)
             segment = recorder.resume()
-            assert segment is not None
+            if segment is None:  # another thread has ended the recording
+                return original(iterator)
         recorder.asked = True
         schedule.batch_requests[state.loader] += 1
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
@@ -313,10 +332,16 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
-    """Hand over the next batch during a pause.
+def _rested_next(
+    original: Callable[[Any], Any],
+    iterator: Any,
+    state: IteratorState,
+    handed_over: Callable[[int, int], None],
+) -> Any:
+    """Hand over the next batch, which was asked for during a pause.
 
-    Batches and samples are counted, and the end of an epoch is recorded, or that no batch came.
+    Batches and samples are counted in that pause, and the end of an epoch is recorded, or that no
+    batch came.
     """
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
@@ -342,12 +367,11 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         raise
     finally:
         state.asked = False
-    samples = state.samples(_number_of(iterator, state), batch)
+    samples = 0
+    with fail_open:  # an exotic batch or loader: its size stays unknown
+        samples = state.samples(_number_of(iterator, state), batch)
     state.yielded += 1
-    if recorder.pause is not None:
-        counts = recorder.pause.batches_during_pause[state.loader]
-        counts[0] += 1
-        counts[1] += samples
+    handed_over(state.loader, samples)
     return batch
 
 

@@ -32,6 +32,8 @@ _PLAIN = (
     "drop_last",
     "timeout",
 )
+# from here on, a number stands for no end (sys.maxsize), and readers of the manifest refuse it
+ENDLESS = 1 << 53
 _STREAM_LIBRARIES = ("webdataset", "datasets", "litdata", "streaming", "torchdata")
 
 
@@ -77,7 +79,8 @@ def _find_settings(loader: Any, facts: dict[str, object]) -> None:
         facts.update(_of_code(loader, dataset))
     if type(loader) is not DataLoader:
         facts["torchs_dispatch"] = _dispatches_as_torch(type(loader))
-    if (samples := length(dataset)) is not None:
+    # torch never asks a stream for its length, which may count the lines of its files
+    if facts["map_style"] and (samples := length(dataset)) is not None:
         facts["dataset_samples"] = samples
     if (samples := _epoch_samples(loader)) is not None:
         facts["epoch_samples"] = samples
@@ -96,7 +99,7 @@ def _stream_library(dataset: Any) -> str:
 def _shards(stream: Any) -> dict[str, object]:
     """Return the shards of a library's stream, and whether they are drawn with replacement."""
     if type(count := getattr(stream, "num_shards", None)) is int:  # Hugging Face
-        return {"dataset_shards": count}
+        return {"dataset_shards": count} if 0 <= count < ENDLESS else {}
     source = (getattr(stream, "pipeline", None) or [None])[0]  # webdataset
     drawn: dict[str, object] = (
         {"resampled": True} if type(source).__name__ == "ResampledShards" else {}
@@ -161,13 +164,13 @@ def _epoch_samples(loader: Any) -> int | None:
 def length(thing: Any) -> int | None:
     """Return the length of a dataset or a sampler.
 
-    None: it has none, or the program watches every call.
+    None: it has none, is endless (``sys.maxsize``), or the program watches every call.
     """
     with unobserved():
         if sys.gettrace() is not None or sys.getprofile() is not None:
             return None
         try:
-            return len(thing)
+            return known if (known := len(thing)) < ENDLESS else None
         except Exception:  # it has none, or the program's own raises
             reraise_of_handler()
             return None

@@ -208,6 +208,19 @@ class SamplingPause:
         ):
             self._restore()
 
+    def handed_over(self, loader: int, samples: int) -> None:
+        """Count a batch that was asked for in the pause, which may be over by now.
+
+        Never raises.
+        """
+        counts = self.batches_during_pause[loader]
+        counts[0] += 1
+        counts[1] += samples
+        if recorder.pause is not self:
+            for of, place in self._batch_records:
+                if of == loader:
+                    self.segment.end(place, Stage.TAKEN, *counts)
+
     def end(self) -> None:
         """End the pause in the middle of a step, for an event that is recorded."""
         if recorder.pause is not self:  # another thread has ended it

@@ -17,10 +17,11 @@ from torch.nn.modules.loss import _Loss
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.fail_open import fail_open
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.optimizer_tracker import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.taps.convergence import has_parameters
 from feedline.profiler.taps.dropped_gradients import dropped_gradients
 from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.taps.recording_schedule import schedule, switches
@@ -84,7 +85,7 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
         else:
             flags |= own_code.feeds(flags, args, kwargs)
     # without a loader, it may be what makes the batch
-    if not recorder.asked and next(module.parameters(), None) is None:
+    if not recorder.asked and not has_parameters(module):
         flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
@@ -96,11 +97,7 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
                 if counting is None
                 else counting.call(original, module, *args, **kwargs)
             )
-            if (
-                stage is Stage.FORWARD
-                and _is_number(output)
-                and next(module.parameters(), None) is None
-            ):
+            if stage is Stage.FORWARD and _is_number(output) and not has_parameters(module):
                 span.stage = Stage.LOSS
             elif flags & Flag.GRAD and _has_loss(output):
                 span.flags |= Flag.WITH_LOSS
@@ -162,22 +159,27 @@ def _is_metric(kind: type) -> bool:
 @below_function_modes
 def _is_number(output: Any) -> bool:
     """Return whether the result of a module is a loss."""
-    return isinstance(output, torch.Tensor) and output.dim() == 0
+    with fail_open:  # results of all kinds
+        return isinstance(output, torch.Tensor) and output.dim() == 0
+    return False
 
 
 @below_function_modes
 def _has_loss(output: Any) -> bool:
     """Return whether a model has computed its loss itself, as in nanoGPT and transformers."""
-    parts = (
-        (output.get("loss"),)
-        if isinstance(output, dict)
-        else output[:_MAX_RESULTS]
-        if isinstance(output, tuple)
-        else (output,)
-    )
-    return any(
-        isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts
-    )
+    with fail_open:  # results of all kinds
+        parts = (
+            (output.get("loss"),)
+            if isinstance(output, dict)
+            else output[:_MAX_RESULTS]
+            if isinstance(output, tuple)
+            else (output,)
+        )
+        return any(
+            isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad
+            for part in parts
+        )
+    return False
 
 
 def attach_backward(patches: Patches) -> None:
@@ -385,6 +387,7 @@ def _number_of(optimizer: torch.optim.Optimizer) -> int:
 
 # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 _moving = Inside()
+_CPU = torch.device("cpu")
 
 
 def attach_copies(patches: Patches) -> None:
@@ -422,15 +425,23 @@ def _timed_copy(
     start, cpu = clock.wall_ns(), clock.cpu_ns()
     moved: torch.Tensor = original(self, *args, **kwargs)
     wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
-    source, target, pinned, nbytes = _copy_facts(self, moved)
-    own_code = recorder.own_code
-    if own_code is not None:
-        own_code.moved(self, moved, wall if source != target else 0)
-    if source != target:
-        flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
-        segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
-    if gpu is not None:
-        gpu.end_copy(pair, start, source, target)
+    source = target = _CPU  # as of what stays where it is
+    try:
+        # a subclass or a mode may return anything: torch.fx gives a proxy
+        if isinstance(moved, torch.Tensor):
+            source, target, pinned, nbytes = _copy_facts(self, moved)
+            own_code = recorder.own_code
+            if own_code is not None:
+                own_code.moved(self, moved, wall if source != target else 0)
+            if source != target:
+                flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
+                segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
+        if gpu is not None:
+            gpu.end_copy(pair, start, source, target)
+    except Exception:
+        reraise_of_handler()
+        if gpu is not None:
+            gpu.end_copy(pair, start, _CPU, _CPU)
     return moved
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from feedline.profiler import clock
 from feedline.profiler.errors import leave_out_us
 from feedline.profiler.events import Stage, batch_key
-from feedline.profiler.fail_open import reraise_of_handler
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.store.layout import worker_segment
@@ -170,8 +170,9 @@ def _without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(exc_info: Any = None, where: str = "in background") -> Any:
         kind, error, trace = exc_info or sys.exc_info()
         if error is not None:
-            leave_out_us(error)
-            trace = error.__traceback__
+            with fail_open:  # errors of all kinds
+                leave_out_us(error)
+                trace = error.__traceback__
         return original((kind, error, trace), where)
 
     return wrapper

@@ -94,6 +94,7 @@ def test_a_training_that_hung_names_who_waited_for_whom_and_where(
     assert "LOCK:" not in str(report), "no line of the source is kept"
 
 
+@pytest.mark.long
 def test_a_training_that_span_without_a_step_names_the_function_that_it_was_in(start, tmp_path):
     program = recorded(start, tmp_path, "hangs.py", "spinning")
     time.sleep(HANGS_S)

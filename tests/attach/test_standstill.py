@@ -16,7 +16,10 @@ def line_of(text: str) -> str:
     ("kind", "does", "place"),
     [
         ("lock", "which waits for a lock", "with LOCK"),
-        ("full pipe", "which waits for a command to end", "subprocess.Popen("),
+        pytest.param(
+            *("full pipe", "which waits for a command to end", "subprocess.Popen("),
+            marks=pytest.mark.long,
+        ),
         pytest.param("stopped", "which is stopped", "os.kill(", marks=pytest.mark.long),
         pytest.param(
             *("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),

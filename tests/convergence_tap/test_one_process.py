@@ -289,6 +289,32 @@ def test_the_set_up_is_described(run):
     assert recorded.samples_per_epoch == 16.0
 
 
+def test_sparse_gradients_are_described_and_whose_step_it_is(run):
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+
+    class Inherited(torch.optim.SGD):
+        pass
+
+    def train(kind, sparse):
+        def trained():
+            table, net = torch.nn.Embedding(20, 5, sparse=sparse), model()
+            optimizer = kind([*table.parameters(), *net.parameters()], lr=0.1)
+            for images, labels in batches(4):
+                rows = table(labels)
+                F.cross_entropy(net(images + rows), labels).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+        (found,) = run(trained)[0].setup["optimizers"]
+        return found["step"], found["groups"][0].get("sparse")
+
+    assert train(torch.optim.SGD, True) == ("SGD", 1)
+    assert train(Inherited, False) == ("SGD", None)
+    assert train(Own, False) == ("", None)
+
+
 def normed(samples, change=lambda net: None, accumulate=1):
     """A training of a network with batch norm, and this many samples per forward."""
 

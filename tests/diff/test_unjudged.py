@@ -134,6 +134,13 @@ def test_a_finding_of_traces_is_not_ruled_out_by_a_recorded_run_and_that_of_rank
     assert finding(replace(loader, world=2), "late_rank")[0] == "unknown"
 
 
+@pytest.mark.parametrize(
+    "cause", ["memory_growth", "workers_hold_cpus", "killed_worker", "same_samples", "own_code"]
+)
+def test_findings_about_the_loop_and_its_end_are_judged_beside_any_number_of_others(loader, cause):
+    assert finding(loader, cause) == ("passed", "no such finding")
+
+
 def test_without_a_loader_nothing_is_said_of_the_input(folder, capsys):
     assert checked('[findings]\nnone_of = ["decode_bound"]\n', "without-loader") == NOT_JUDGED
     assert "not looked for: get_batch" in capsys.readouterr().out

@@ -467,3 +467,15 @@ def test_the_step_leaves_out_what_the_shown_rank_waits_for_others():
     assert next(roof.message for roof in made(shown).roofs if roof.name == "step").endswith(
         "95.0 ms per step of 10 samples, excluding 5.00 ms waiting for other ranks"
     )
+
+
+def test_the_bytes_of_a_batch_are_of_its_samples_however_many_batches_a_step_takes() -> None:
+    copies = Ceilings(
+        [Ceiling("copy/pageable", "copy", 1e9, unit="B/s", settings={"pinned": False})]
+    )
+    stages = {"forward": 15.0, "copy": 5.0}
+
+    once, accumulated = run(stages), run(stages, batch=160)
+
+    assert roof(once, "copy alone", copies) == pytest.approx(1e9 / 100e3)
+    assert roof(accumulated, "copy alone", copies) == pytest.approx(1e9 / 100e3)

@@ -46,5 +46,31 @@ def test_those_that_a_step_may_be_without_are_not_known(other, numbers):
     assert updated(adam(18, 1000), other, numbers=numbers) is None
 
 
+def test_sparse_gradients_and_foreach_are_of_any_group():
+    found = updated(adam(18, 1000, foreach=True), adam(6, 200, sparse=2), numbers=[0, 1] * 40)
+
+    assert (found.foreach, found.sparse) == (True, 2)
+
+
+def test_recordings_of_before_these_were_recorded_are_read():
+    found = updated(adam(18, 1000), numbers=[0] * 40)
+
+    assert (found.foreach, found.sparse, found.step, found.updates_as) == (False, 0, None, "Adam")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "step"),
+    [
+        ({"module": "torch.optim.adam", "step": "Adam"}, "Adam"),
+        ({"module": "train", "step": "Adam"}, "Adam"),
+        ({"module": "train", "step": ""}, ""),
+        ({"module": "torch.optim.adam"}, "Adam"),  # before it was recorded
+        ({"module": "galore_torch.adamw"}, ""),
+    ],
+)
+def test_whose_update_an_optimizer_makes_is_known_by_its_step_or_its_module(recorded, step):
+    assert updated(adam(18, 1000) | recorded, numbers=[0] * 40).step == step
+
+
 def test_one_optimizer_is_known_however_many_of_its_updates_were_recorded():
     assert updated(adam(18, 1000), numbers=[0] * 5).tensors == 18

@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import _OFF, ProfilerWindow
 from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.kineto_window import KinetoWindow
 
 PROGRAM = Path(__file__).with_name("training.py")
 
@@ -167,6 +169,25 @@ def test_without_a_window_short_steps_rest(warm_python, tmp_path):
         if hook["name"] == "torch.profiler"
     )
     assert (hook["attached"], hook["why"]) == (False, "turned off with --torch-profiler off")
+
+
+def test_the_events_of_a_window_become_no_objects_in_the_trainings_thread(tmp_path, monkeypatch):
+    """pytest makes an error of each warning, as of torch 2.10's, which asks for acc_events."""
+    parsed, ended = [], []
+    monkeypatch.setattr(
+        torch.autograd.profiler.profile,
+        "_parse_kineto_results",
+        lambda *_, **__: parsed.append(1) or [],
+    )
+    window = KinetoWindow(tmp_path, ProfilerWindow(1, 2), lambda *told: ended.append(told[:2]))
+    window._open()
+    for _ in range(3):
+        torch.ones(2).sin()
+        window._steps += 1
+        window._step()
+
+    assert (ended, parsed) == ([("torch.profiler", True)], [])
+    assert names(tmp_path / "kineto.json.gz").count("aten::sin") == 2
 
 
 def test_off_is_a_window_of_no_step():

@@ -68,12 +68,10 @@ def test_the_last_line_says_whether_what_is_missing_matters(monkeypatch, capfd, 
     assert capfd.readouterr().out.splitlines()[-1] == line
 
 
-def test_the_real_one_tries_every_part_and_ends_with_one_line(warm_python, tmp_path):
-    ended = warm_python.run("-m", "feedline", "env", folder=tmp_path)
-
-    *lines, blank, last = ended.stdout.splitlines()
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.startswith("feedline: trying every measurement takes 5 to 30 s")
+def test_the_real_one_tries_every_part_and_ends_with_one_line(env_command):
+    *lines, blank, last = env_command["out"].splitlines()
+    assert env_command["code"] == 0, env_command["err"]
+    assert env_command["err"].startswith("feedline: trying every measurement takes 5 to 30 s")
     assert blank == "" and last.startswith(("All well: ", "Ready: "))
     names = {line.split("  ")[0].removeprefix("yes ").removeprefix("NO  ") for line in lines}
     assert {"run queue", "autograd", "collectives", "workers by spawn", "cpu"} <= names

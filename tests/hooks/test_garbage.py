@@ -1,6 +1,7 @@
 """Garbage collections of this process, and graphs that are kept, in real ones."""
 
 import gc
+import threading
 
 import pytest
 import torch
@@ -67,6 +68,26 @@ def test_short_collections_are_added_up(tap, segment):
 
     assert records["collections"].sum() >= 200
     assert len(records) < 200
+
+
+def test_a_collection_beside_a_thread_that_writes_waits_for_nothing(tap, segment):
+    """A signal's handler may have interrupted that one, and wait for the collection."""
+    heap = [[number] for number in range(OBJECTS)]
+    gc.collect()
+    before = len(seen(segment))
+    thread = threading.Thread(target=gc.collect)
+    waited = []
+    segment._waited = lambda: waited.append(1) or False
+    with segment._lock:
+        thread.start()
+        thread.join(4)
+        assert not thread.is_alive()
+    assert (waited, len(seen(segment))) == ([], before)
+
+    gc.collect()
+    called = seen(segment)[before:]["called"]
+    assert called.tolist().count(1) == 2
+    assert len(heap) == OBJECTS
 
 
 def test_collections_stay_disabled_in_a_program_that_disabled_them(tap):

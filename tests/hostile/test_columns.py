@@ -55,7 +55,7 @@ def peak_mb_of(read: object, *arguments: object) -> tuple[float, str]:
     return os.wait4(pid, 0)[2].ru_maxrss / 1024, said
 
 
-@pytest.mark.parametrize("name", ["events", "trace"])
+@pytest.mark.parametrize("name", [pytest.param("events", marks=pytest.mark.long), "trace"])
 def test_a_small_file_of_sixteen_million_rows_is_refused_in_little_memory(
     finished, traces, name, request
 ):

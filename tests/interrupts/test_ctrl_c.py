@@ -172,6 +172,7 @@ def test_pack_continues_where_it_stopped(terminal, images):
     assert "60 images" in again.out and "verified: 60 of 60" in again.out
 
 
+@pytest.mark.long
 def test_ingest_that_was_interrupted_in_its_report_makes_it_the_next_time(terminal, traces):
     ended = terminal.run(
         *COMMANDS["ingest"], until=lambda pid: (terminal.folder / "ingested").exists()

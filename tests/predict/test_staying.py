@@ -99,6 +99,7 @@ def recorded(folder, how: str, program: str = PROGRAM) -> RecordedInput:
 
 
 @GLIBC
+@pytest.mark.long
 def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp_path):
     new, stay = recorded(tmp_path, "new"), recorded(tmp_path, "stay")
 
@@ -120,5 +121,6 @@ def test_workers_that_stay_copy_the_pages_of_a_shared_list_only_once(tmp_path):
     assert _with_change(new, STAY).batches[-1].cpu_s < new.batches[-1].cpu_s
 
 
+@pytest.mark.long
 def test_page_faults_of_batches_that_are_sorted_by_size_go_on(tmp_path):
     assert recorded(tmp_path, "sorted", LABELS).staying >= 0

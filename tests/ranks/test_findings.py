@@ -15,6 +15,7 @@ from user_code.made_stacks import LOOP, TORCH, stack, training
 
 import feedline
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.measured import _reduces_by_ddp
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
@@ -36,7 +37,7 @@ def facts_of(plan, ceilings=None, costs=None):
     facts = made_up_facts(
         stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05}
     )
-    return replace(facts, comm=compared.communication, comm_parts=compared.parts)
+    return replace(facts, comm=compared.communication, comm_parts=compared.parts, ddp=True)
 
 
 def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_not_blamed():
@@ -215,6 +216,100 @@ def test_gradients_sent_in_each_pass_are_sent_once_also_where_nothing_can_be_rep
 
     assert found.fix.startswith(fix) and found.place == (f"train.py:{line}" if line else "")
     assert found.condition == ""  # an update is of as many samples as before
+
+
+def exposed_in(facts):
+    (found,) = [one for one in diagnose(facts) if one.rule_id == "exposed_communication"]
+    return found
+
+
+def best_of(facts, question):
+    """The same facts, where only this change is predicted to gain."""
+    (asked,) = [one for one in facts.comm.what_if if one.id == question][:1]
+    wins = replace(asked, step_s=0.05, low=0.04, high=0.06, gain_s=0.03, value=asked.value or 4)
+    kept = [one for one in facts.comm.what_if if one.id == "as_it_was"]
+    return replace(facts, comm=replace(facts.comm, what_if=[*kept, wins]))
+
+
+@pytest.mark.parametrize(
+    ("question", "condition", "action"),
+    [
+        (
+            "half_gradients",
+            "only if training tolerates rounded gradients",
+            "send gradients as bf16",
+        ),
+        (
+            "accumulation",
+            "only if an effective batch of 4 times the samples is acceptable",
+            "accumulate 4 batches",
+        ),
+        ("bucket_size", "", "set bucket_cap_mb=10"),
+    ],
+)
+def test_a_change_that_changes_results_says_what_must_be_acceptable(question, condition, action):
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB, 20 * MB), link=1e9))
+
+    found = exposed_in(best_of(facts, question))
+
+    assert (found.condition, found.action) == (condition, action)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("all_reduce", "backward"),
+        ("reduce_scatter", "backward"),
+        ("all_gather", "forward"),
+        ("all_gather", "backward"),
+        ("send_recv", "forward"),
+    ],
+)
+@pytest.mark.parametrize("ddp", [True, False])
+def test_each_way_that_rounds_says_that_training_has_to_tolerate_it(kind, ddp):
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
+    exposed = dict.fromkeys(facts.comm.exposed, [ExposedKind(*kind, 8e-3)])
+    comm = replace(facts.comm, exposed=exposed, what_if=[])
+
+    found = exposed_in(replace(facts, comm=comm, ddp=ddp))
+
+    rounds = re.compile(r"bf16|half precision|smaller dtype")
+    ways = [way for way in (found.fix, *found.fix_more) if rounds.search(way)]
+    assert ways and all("if training tolerates rounded" in way for way in ways)
+
+
+@pytest.mark.parametrize("nbytes", [2080, 20 * MB])
+@pytest.mark.parametrize("phase", ["backward", ""])
+def test_what_tensor_parallelism_reduces_in_backward_is_not_treated_as_gradients(phase, nbytes):
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB, 20 * MB), link=1e9))
+    exposed = dict.fromkeys(facts.comm.exposed, [ExposedKind("all_reduce", phase, 8e-3)])
+    moved = [replace(facts.comm.collectives[0], bytes=nbytes)]
+    comm = replace(facts.comm, exposed=exposed, collectives=moved)
+
+    found = exposed_in(replace(facts, comm=comm, ddp=False))
+
+    told = f"{found.message} {advised(found)} {found.how_to_check} {found.action}"
+    for word in ("gradient", "no_sync", "hook", "bucket_cap_mb", "accumulat"):
+        assert word not in told
+    assert found.predicted is None and found.condition == "" and found.action == ""
+    assert found.fix == "Use larger batches per rank."
+
+
+@pytest.mark.parametrize(
+    ("buckets", "hook", "known"),
+    [(2, False, True), (0, False, False), (0, True, True), (1, True, False)],
+)
+def test_gradients_are_known_by_the_flag_of_buckets_or_by_a_hook_that_sends_them(
+    buckets, hook, known
+):
+    made = train(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9)).ranks
+    ranks = []
+    for one in made:
+        table = one.table.copy()
+        table["bucket"] = np.arange(len(table)) % 2 < buckets  # the first one is the smaller
+        ranks.append(with_table(one, table))
+
+    assert _reduces_by_ddp(compare_collectives(ranks), hook) == known
 
 
 def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():

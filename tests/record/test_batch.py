@@ -74,6 +74,84 @@ def test_the_tensors_of_very_many_parts_are_estimated_from_the_first_ones():
     assert describe([["a", "b"]] * (2 * _MAX_LEAVES) + [IMAGES]).tensors == 0
 
 
+class Visited(dict):
+    """A dict that counts how many of its values are looked at."""
+
+    visits = 0
+
+    def values(self):
+        for value in super().values():
+            Visited.visits += 1
+            yield value
+
+
+@pytest.fixture
+def visits():
+    Visited.visits = 0
+    return lambda: Visited.visits
+
+
+def test_a_large_tree_is_looked_at_in_part(visits):
+    inner = Visited(dict.fromkeys(range(64), IMAGES))
+    middle = Visited(dict.fromkeys(range(64), inner))
+
+    assert describe(Visited(dict.fromkeys(range(64), middle))).tensors == 64**3
+    assert visits() < 2000
+
+
+def test_empty_parts_end_as_well(visits):
+    tree = Visited()
+    for _ in range(4):
+        tree = Visited(dict.fromkeys(range(32), tree))
+
+    assert describe([tree, IMAGES]) == BatchContents(IMAGES.nbytes, 8, Flag.FLOAT32, 1)
+    assert visits() < 2000
+
+
+class Held:
+    def __init__(self, **held) -> None:
+        self.__dict__.update(held)
+
+
+def test_of_a_long_vocabulary_the_first_words_are_looked_at(visits):
+    held = Held(image=IMAGES, vocabulary=Visited(zip(range(10_000), range(10_000))))
+
+    assert describe(held).tensors == describe([3, {"a": held}]).tensors == 1
+    assert visits() <= 2 * (_MAX_LEAVES + 1)
+
+
+def test_what_all_objects_of_a_batch_share_is_looked_at_once(visits):
+    shared = Held(scale=torch.ones(1), settings=Visited(a=1, b=[2, "c"]))
+    samples = [Held(image=IMAGES, labels=LABELS, settings=shared) for _ in range(16)]
+
+    assert describe(samples).tensors == 16 * 2 + 1
+    assert visits() == 2
+
+
+def test_the_objects_of_a_batch_come_before_what_they_hold(visits):
+    settings = {
+        f"part{number}": Held(all=Visited.fromkeys(range(60), 0.1), next=Held(a=1))
+        for number in range(60)
+    }
+    samples = [Held(x=IMAGES, of=Held(**settings)) for _ in range(60)]
+
+    assert describe(samples).tensors == 60
+    assert visits() < 2000
+
+
+def test_a_list_in_itself_ends():
+    endless = [IMAGES]
+    endless.append(endless)
+
+    assert describe(endless).samples == 8
+
+
+def test_an_array_of_dates_is_an_array():
+    dates = np.array(["2020-01-01"] * 8, "M8[D]")
+
+    assert describe([LABELS, dates]) == BatchContents(LABELS.nbytes + 64, 8, 0, 1)
+
+
 def test_a_sparse_tensor_has_no_bytes_of_its_own():
     assert describe([torch.eye(3).to_sparse(), LABELS]) == BatchContents(LABELS.nbytes, 8, 0, 2)
 

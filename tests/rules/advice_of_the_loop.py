@@ -43,6 +43,7 @@ from feedline.profiler.session.ending import ALL_OPEN
 
 #: Workers decode on the CPUs that the step waits for.
 SHARED = {
+    "stages": HOST,
     "sample": {"decode": (5.0, 4.0, 0.0)},
     "used_cpus": 1.95,
     "effective_cpus": 2.0,

@@ -102,3 +102,15 @@ def test_it_is_silent_where_other_programs_leave_less_than_one_cpu(others, silen
     facts = tiny(effective_cpus=2.0, used_cpus=0.8, others=others)
 
     assert (check(facts) is None) is silent
+
+
+def test_a_stream_that_asks_for_its_worker_must_do_without_one_in_the_main_process():
+    """There, get_worker_info() is None."""
+    stream = {"map_style": False, "asks_for_worker": True}
+    handles = "only if the dataset handles get_worker_info() being None"
+
+    assert check(tiny(settings=stream)).condition == handles
+    assert check(tiny(settings=stream | {"asks_for_worker": False})).condition == ""
+    assert check(tiny()).condition == ""
+    kept = check(tiny(settings=stream | {"persistent_workers": True}))
+    assert kept.condition == f"num_workers=0 {handles}"

@@ -2,17 +2,24 @@
 what the GPU worked.
 """
 
+import os
 from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts
 from text.breath import said
+from user_code.made_stacks import process, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.model import Updated
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.rules.input import compute_bound
 from feedline.analysis.rules.loop.gpu_waits import check
 from feedline.analysis.traces.gpu_work import GpuWork
+
+ADAM = Updated("Adam", 200, 12_810_000, fused=False)
 
 
 def facts(busy_ms, **more):
@@ -51,6 +58,42 @@ def test_a_gpu_that_works_nearly_all_of_the_step_does_not_wait(busy_ms):
 
 def test_without_a_window_nothing_is_said():
     assert check(made_up_facts()) is None
+
+
+@pytest.mark.parametrize(
+    ("updated", "words"),
+    [
+        (None, "CUDA graphs, fused optimizers (fused=True), larger batches."),
+        (ADAM, "CUDA graphs, fused optimizers (fused=True), larger batches."),
+        (replace(ADAM, foreach=True), "fused optimizers (fused=True, without foreach), larger"),
+        (replace(ADAM, fused=True), "CUDA graphs, larger batches."),
+        (replace(ADAM, sparse=1), "CUDA graphs, larger batches."),
+        (replace(ADAM, kind="LBFGS"), "CUDA graphs, larger batches."),
+    ],
+)
+def test_a_fused_optimizer_is_advised_only_where_it_is_new_and_possible(updated, words):
+    assert words in check(facts(busy_ms=80, stages={"forward": 40.0}, updated=updated)).fix
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("total += loss.item()", "Keep losses on the GPU"),
+        ("torch.cuda.synchronize()", "Remove synchronize()"),
+        ("total += loss.detach()", ""),
+    ],
+)
+def test_only_a_call_that_is_seen_is_told_to_wait_for_the_gpu(tmp_path, line, told):
+    (tmp_path / "train.py").write_text(f"def main():\n    {line}\n")
+    os.utime(tmp_path / "train.py", (1e9, 1e9))
+    seen = process("main", stack([(str(tmp_path / "train.py"), 2, "main")], 60))
+    code = SampledCode.of([training(), seen], SourceLines(2e9))
+
+    advice = " ".join(check(replace(facts(busy_ms=30), code=code)).fix_more)
+
+    assert "Avoid" not in advice
+    assert ("train.py:2 waits for the GPU" in advice and told in advice) == bool(told)
+    assert ("such as loss.item()?" in advice) != bool(told)
 
 
 def test_of_several_ranks_nothing_is_said():

@@ -74,16 +74,24 @@ def test_a_queue_that_gives_out_batches_is_waited_for_at_the_line_that_asks_it()
     assert finding.message.startswith("Queue.get waits for each batch")
 
 
-def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():
+def without_stacks(mainly: str):
+    """What is said of a function that was timed, and is mostly in this one of Python."""
     facts = looped(stack(LOOP, 3))
-    mainly = "_deepcopy_dict (python3.11/copy.py:227)"
     kept = OwnFunction("keep (train.py:11)", 0.05, 0.04, 0.06, mainly)
     step = replace(facts.step, own_code=OwnCode(0.06, 200, [kept]))
+    return check(replace(facts, step=step, code=None))
 
-    finding = check(replace(facts, step=step, code=None))
+
+def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():
+    finding = without_stacks("info (python3.11/logging/__init__.py:1489)")
 
     assert finding.place == "train.py:11"
-    assert finding.fix.startswith("Copy the state only when it is saved")
+    assert finding.fix.startswith("Log every 50 steps or so")
+
+
+def test_what_is_copied_is_not_taken_for_the_state_of_a_model_where_no_line_names_one():
+    """It may be the environment of an agent."""
+    assert not without_stacks("_deepcopy_dict (python3.11/copy.py:227)").names_known_call
 
 
 def test_parameters_that_are_collected_again_and_again_are_named_with_their_line():

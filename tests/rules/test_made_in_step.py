@@ -7,7 +7,7 @@ from text.breath import advised, said
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import sentence
 from feedline.analysis.measure.clues import Making
-from feedline.analysis.measure.model import Certainty
+from feedline.analysis.measure.model import Certainty, Moved
 from feedline.analysis.rules.input.made_in_step import check
 
 
@@ -95,3 +95,11 @@ def test_a_functions_name_stays_as_it_is_at_the_beginning_of_a_sentence():
     )
     assert sentence("batch (train.py:3) makes each batch") == "batch (train.py:3) makes each batch"
     assert sentence("no loader was seen") == "No loader was seen"
+
+
+@pytest.mark.parametrize(("pageable", "advises"), [(0.0, False), (0.2, True), (None, True)])
+def test_pinned_memory_is_advised_only_where_a_copy_may_come_from_other_memory(pageable, advises):
+    """None: that was not seen."""
+    moved = {} if pageable is None else {"copy": Moved(1.0, 4e6, 0.001, pageable)}
+
+    assert ("pinned memory" in advised(check(given(20.0, moved=moved)))) is advises

@@ -38,3 +38,22 @@ def test_what_opening_a_file_takes_stays_in_part():
 def test_where_opening_is_not_told_from_reading_the_bytes_count():
     assert left(Operation("read", "open", 5e-3, 5e-3, 1.0)).cpu == pytest.approx(64 / 2.1e6)
     assert left().cpu == pytest.approx(64 / 2.1e6)
+
+
+def test_the_bytes_of_a_batch_are_of_its_samples_not_of_all_that_a_step_accumulates():
+    """Each of 16 batches per step has 2 samples of 600 kB, which read 610 kB of files."""
+    facts = replace(
+        waiting(
+            sample={"read": (5.0, 0.0, 0.0)},
+            loader={"batch_bytes": 2 * 600e3},
+            maker=NO_IMAGES | {"batches": 3200, "samples": 6400},
+        ),
+        traffic=Traffic(610e3, 3.0, 0.0, 0.0),
+    )
+
+    assert facts.batches_per_step == 16
+    assert oversize_reads.check(facts) is None
+    few = replace(facts, loader=replace(facts.loader, batch_bytes=2 * 1200.0))
+    assert oversize_reads.check(few).message == (
+        "each sample reads 610 kB of files, of which its batch gets 1.20 kB"
+    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 from rules.said import verdict
+from text.breath import advised, said
 from user_code.made_stacks import LOOP, STEP, TORCH, process, stack
 
 from feedline.analysis.explain.diagnose import diagnose
@@ -171,6 +172,25 @@ def test_an_update_that_cannot_take_that_long_holds_other_code():
     )
 
 
+@pytest.mark.parametrize("kind", ["LBFGS", "Muon", "Shampoo", "SOAP"])
+@pytest.mark.parametrize("step", [None, ""])
+def test_an_update_that_is_not_elementwise_may_take_that_long_by_itself(kind, step):
+    updated = replace(SMALL, kind=kind, tensors=4, elements=7000, step=step)
+
+    assert optimizer_time.check(given("optimizer", 150.0, 1.0, updated=updated)) is None
+
+
+def test_an_optimizer_of_the_programs_with_a_step_of_its_own_is_no_elementwise_one():
+    """GaLore calls its optimizer AdamW, too."""
+    updated = replace(SMALL, tensors=4, elements=7000)
+    facts = given("optimizer", 150.0, 1.0, updated=replace(updated, step=""))
+
+    assert optimizer_time.check(facts) is None
+    inherits = replace(updated, kind="Mine", step="Adam")
+    found = optimizer_time.check(replace(facts, updated=inherits))
+    assert "so other code runs inside it" in found.more[-1]
+
+
 @pytest.mark.parametrize(("tensors", "fix"), [(1000, "fused=True"), (4, "")])
 def test_an_update_in_which_no_code_of_the_program_is_seen_holds_no_other_code(tensors, fix):
     """Busy CPUs make it slow: 150 ms for 1,000 tensors are six times what they need."""
@@ -211,9 +231,9 @@ def test_the_line_that_takes_most_of_an_optimizer_of_the_program_is_named(
     finding = optimizer_time.check(replace(facts, code=SampledCode.of([seen], SourceLines(2e9))))
 
     assert finding.place.endswith("rank.py:2") and finding.fix.startswith(fix)
+    assert "needs at most" not in said(finding), "what its update needs is not known"
     assert any("75 % of it is spent at" in sentence for sentence in finding.more)
-    if left is not None:
-        assert finding.cost_s == pytest.approx(0.15 * (1 - left))
+    assert finding.cost_s == pytest.approx(0.15 * (0.75 if left is None else 1 - left))
 
 
 @pytest.mark.parametrize(
@@ -330,6 +350,41 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
 
     assert "fused=True" in finding.fix and not finding.condition
     assert finding.cost_kind is CostKind.ESTIMATED  # a fused update takes some time, too
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adagrad"])
+def test_an_update_by_sparse_gradients_is_not_told_to_be_fused(kind):
+    """Torch raises an error: a fused update does not support them."""
+    updated = Updated(kind, 200, 12_810_000, fused=False, sparse=8)
+
+    assert optimizer_time.check(updating(updated)) is None
+    of_groups = optimizer_time.check(updating(replace(updated, groups=200)))
+    assert "fused=True" not in advised(of_groups)
+    assert "one after the other" not in said(of_groups)
+    assert any("8 of them by sparse gradients" in said for said in of_groups.more)
+
+
+def test_a_row_may_be_updated_more_than_once_by_sparse_gradients():
+    updated = Updated("SGD", 8, 7000, fused=False, sparse=8)
+
+    assert optimizer_time.check(updating(updated)) is None
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_a_fused_update_is_one_without_foreach(foreach):
+    finding = optimizer_time.check(updating(replace(SMALL, foreach=foreach)))
+
+    call = "Create the optimizer with torch.optim.AdamW(..., fused=True)"
+    assert finding.fix == f"{call}{', without foreach' if foreach else ''}."
+
+
+def test_a_fused_update_is_the_other_way_than_a_sparse_embedding():
+    finding = optimizer_time.check(updating(replace(TABLES, kind="SGD"), batch_bytes=8 * 5120.0))
+
+    assert "sparse=True" in finding.fix
+    assert finding.fix_more == [
+        "Or keep it dense, and create the optimizer with torch.optim.SGD(..., fused=True)."
+    ]
 
 
 @pytest.mark.parametrize(("groups", "told"), [(1000, True), (4, False)])

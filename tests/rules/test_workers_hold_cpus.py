@@ -6,7 +6,8 @@ from rules.made_up import made_up_facts, waiting, without_workers
 from user_code.made_stacks import FETCHING, process, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.finding import CostKind, Severity
+from feedline.analysis.ledger.view import cpus
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.rules.loop.workers_hold_cpus import check
 
@@ -16,6 +17,7 @@ PARSING = {
     "used_cpus": 1.95,
     "effective_cpus": 2.0,
     "main_runqueue_share": 0.4,
+    "stages": {"copy": 0.0},
 }
 
 
@@ -25,7 +27,7 @@ def test_a_step_that_waits_for_the_cpus_of_its_workers_is_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("workers_hold_cpus", Severity.HIGH)
     assert finding.message == (
-        "the step waits 40 % of its time for a CPU, beside workers that make samples"
+        "the main thread waits 40 % of the step for a CPU, beside workers that make samples"
     )
     assert finding.cost_s == pytest.approx(0.4 * facts.step.mean_s)
     assert [one.rule_id for one in diagnose(facts)] == ["workers_hold_cpus"]
@@ -69,6 +71,29 @@ def test_what_the_gpu_computes_meanwhile_costs_nothing():
 
     assert check(facts).cost_s == pytest.approx(0.1 * facts.step.mean_s)
     assert check(gpu(0.98, made_up_facts(**PARSING))) is None
+
+
+def test_what_the_gpu_computes_is_unknown_where_several_ranks_share_the_machine():
+    facts = made_up_facts(
+        **{**PARSING, "stages": {}}
+    )  # it copies to a GPU, whose work was not recorded
+    finding = check(facts)
+
+    assert (finding.severity, finding.cost_kind) == (Severity.LOW, CostKind.CAUSE_ONLY)
+
+
+def test_helper_threads_of_the_workers_are_told_to_be_fewer():
+    facts = made_up_facts(**PARSING, process_cpu_s=9e-3)
+    finding = check(facts)
+
+    assert finding.fix.startswith("Run one thread per worker: call ") and not finding.place
+
+
+def test_without_the_cpu_time_of_samples_nothing_is_said():
+    facts = made_up_facts(**PARSING)
+    unknown = replace(facts, throughput=replace(facts.throughput, samples_per_s=None))
+
+    assert cpus.making_share_of_training(unknown) == 1.0 and check(unknown) is None
 
 
 def test_a_quota_that_stops_the_training_is_not_its_workers():

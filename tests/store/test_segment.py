@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -164,6 +165,62 @@ def test_the_child_of_a_fork_writes_nothing(path):
         assert len(read_segment(path).records) == 0
     finally:
         recorder.close()
+
+
+def in_a_handler(segment, thread):
+    """Run a thread to its end in a signal's handler, which interrupts ``add`` in this one."""
+    ended = []
+
+    def handler(*_):
+        thread.start()
+        thread.join(4)
+        ended.append(not thread.is_alive())
+
+    def slots(inner):
+        signal.raise_signal(signal.SIGUSR1)
+        yield from inner
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    segment._slots = slots(segment._slots)
+    try:
+        segment.add(Stage.FORWARD, 1, 2)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        thread.join()
+    return ended == [True]
+
+
+def test_a_thread_that_a_handler_waits_for_goes_on_and_what_it_does_is_counted(path):
+    segment, names = Segment(path, MAIN), []
+    open_span, mark = segment.add(Stage.NEXT, 1, -1), segment.mark(1)
+
+    def works():
+        for _ in range(30):
+            segment.add(Stage.SAMPLE, 1, 7)
+        segment.end(open_span, Stage.NEXT, 5)
+        names.append(segment.name_id("unknown"))
+        names.append(segment.add_for_good(Stage.EPOCH, 1, 2))
+        for asked in (lambda: segment.mark(1), lambda: segment.sums_before(mark)):
+            with pytest.raises(TimeoutError):
+                asked()
+
+    assert in_a_handler(segment, threading.Thread(target=works))
+    assert names == [0, None]
+    segment.add(Stage.SAMPLE, 1, 7)
+    process = read_segment(path)
+    assert process.totals[Stage.SAMPLE, :2].tolist() == [31, 31 * 7]
+    assert process.records["stage"].tolist() == [Stage.NEXT, Stage.FORWARD, Stage.SAMPLE]
+
+
+def test_a_thread_whose_turn_comes_loses_nothing(path):
+    segment = Segment(path, MAIN)
+    thread = threading.Thread(target=segment.add, args=(Stage.SAMPLE, 1, 7))
+    with segment._lock:
+        thread.start()
+        time.sleep(0.1)
+    thread.join()
+
+    assert read_segment(path).records["stage"].tolist() == [Stage.SAMPLE]
 
 
 def test_a_full_disk_stops_the_recording_and_says_so(small_disk):

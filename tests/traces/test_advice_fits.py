@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from text.breath import advised
-from traces.kineto_made import EPOCH_US, STEP_US, STEPS
+from traces.kineto_made import EPOCH_US, STEP_US, STEPS, kineto
 
 from feedline.analysis.explain.pipeline import report_of
 from feedline.analysis.ranks.ingest_traces import ingest
@@ -131,6 +131,35 @@ def test_a_fix_of_a_trace_takes_for_granted_only_what_was_traced(
 ):
     assert words in fixes(tmp_path, **there)[rule_id]
     assert words not in fixes(tmp_path, **missing).get(rule_id, "")
+
+
+def of_two_ranks(folder: Path, name: str) -> str:
+    """Return what is advised about all-reduces in traces with a range of this name."""
+    folder.mkdir()
+    paths = []
+    for rank in range(2):
+        path = Path(kineto(folder / f"rank{rank}.json", rank=rank))
+        trace = json.loads(path.read_text())
+        about = {"ph": "X", "cat": "user_annotation", "pid": 10, "tid": 10, "args": {}}
+        trace["traceEvents"].append(about | {"name": name, "ts": EPOCH_US + 2400, "dur": 50})
+        path.write_text(json.dumps(trace))
+        paths.append(str(path))
+    with here() as pool:
+        ingest(paths, folder / "run", pool)
+    (found,) = [
+        advised(finding)
+        for finding in report_of(open_run(folder / "run")).findings
+        if finding.rule_id == "exposed_communication"
+    ]
+    return found
+
+
+def test_all_reduces_of_a_trace_are_gradients_only_where_it_shows_who_reduces_them(tmp_path):
+    shown = of_two_ranks(tmp_path / "ddp", "DistributedDataParallel.forward")
+    unknown = of_two_ranks(tmp_path / "other", "Transformer.forward")
+
+    assert "no_sync" in shown and "compression hook" in shown
+    assert "no_sync" not in unknown and "gradients" not in unknown
 
 
 def test_a_trace_is_not_told_that_a_recording_names_a_line(tmp_path):

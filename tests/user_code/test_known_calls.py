@@ -88,7 +88,12 @@ def test_what_becomes_text_is_told_in_the_loop_and_in_updates(calls):
         ("ids = tok.encode(text).ids", "tokenized"),
         ("value = txn.get(str(i).encode())", None),
         ("value = txn.get(key.encode('utf-8'))", None),
-        ("lines = open(path).readlines()", "lines_read"),
+        ("line = open(path).readlines()[index]", "lines_read"),
+        ("words = path.read_text().splitlines()[self.rows[i]].split()", "lines_read"),
+        ("for line in file.readlines()[first:last]:", "lines_read"),
+        ("lines = open(path).readlines()", None),
+        ("label = float(path.read_text())", None),
+        ("rows = open(self.paths[i]).readlines()[1:]", None),
         ("row = db.execute(QUERY, (i,)).fetchone()", "database_scan"),
         ("for frame in container.decode(video=0):", "video_decoded"),
         ("frames = list(box.decode(self.stream))", "video_decoded"),
@@ -258,3 +263,79 @@ def test_a_tensor_is_filled_only_in_a_loop(tmp_path, line, name):
     call = known_call(node, PER_SAMPLE, SourceLines(file.stat().st_mtime + 1))
 
     assert (call.call.name if call else None) == name
+
+
+GUNZIP = (PYTHON + "gzip.py", 1, "read")
+VOLUME = [(LIBRARIES + "nibabel/dataobj_images.py", 1, "get_fdata"), GUNZIP]
+JOBLIB = [(LIBRARIES + "joblib/numpy_pickle.py", 1, "load")]
+DEEPCOPY = [(PYTHON + "copy.py", 1, "deepcopy")]
+SLICED = """data = image.get_fdata()
+    return data[:, :, self.slices[i]]"""
+WHOLE = """data = image.get_fdata()
+    data[data < 0] = 0
+    return torch.from_numpy(data)[None], self.labels[i]"""
+FROM_BYTES = """data = file.read()
+    return np.frombuffer(data, np.float32).reshape(9, 9)[i].copy(), i % 10"""
+
+
+def called(body: str, frames, folder, calls=PER_SAMPLE) -> str | None:
+    """Return the known call of a function whose first line is sampled; frames: below that line."""
+    file = folder / "rows.py"
+    file.write_text(f"def get(self, i):\n    {body}\n")
+    os.utime(file, (1e9, 1e9))
+    code = SampledCode.of(
+        [process("worker", stack([*FETCHING, (str(file), 2, "get"), *frames], 50))],
+        SourceLines(2e9),
+    )
+    call = known_call(code.places["worker", "dataset"].root, calls, code.source)
+    return call.call.name if call else None
+
+
+@pytest.mark.parametrize(
+    ("body", "frames", "name"),
+    [
+        (SLICED, VOLUME, "volume_unpacked"),
+        (FROM_BYTES, [GUNZIP], "volume_unpacked"),
+        ("return np.asarray(image.dataobj[..., i])", VOLUME, "volume_unpacked"),
+        (WHOLE, VOLUME, None),
+        (SLICED, VOLUME[:1], None),  # .nii: nothing is unpacked
+    ],
+)
+def test_a_file_is_unpacked_for_a_part_only_where_it_is_compressed_and_sliced(
+    body, frames, name, tmp_path
+):
+    assert called(body, frames, tmp_path) == name
+
+
+@pytest.mark.parametrize(
+    ("body", "frames", "name"),
+    [
+        ("return pickle.load(open(FILE, 'rb'))[i]", [], "file_unpickled"),
+        ("return pickle.load(open(self.path, 'rb'))[i]", [], "file_unpickled"),
+        ("return joblib.load(self.folder / 'rows.pkl')[i]", JOBLIB, "file_unpickled"),
+        ("return pickle.loads(self.txn.get(key))", [], None),
+        ("return pickle.load(open(self.paths[i], 'rb'))", [], None),
+        ("return pickle.load(open(f'{i}.pkl', 'rb'))", [], None),
+        ("return pickle.load(open(path, 'rb'))", [], None),
+        ("return joblib.load(self.folder / f'{i}.pkl')", JOBLIB, None),
+        ("return dill.loads(self.rows[i])", [(LIBRARIES + "dill/_dill.py", 1, "loads")], None),
+    ],
+)
+def test_a_file_is_unpickled_whole_only_where_it_is_the_same_for_all_samples(
+    body, frames, name, tmp_path
+):
+    assert called(body, frames, tmp_path) == name
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("kept[:] = [copy.deepcopy(model) for _ in range(4)]", "state_copied"),
+        ("best = copy.deepcopy(self.policy_net.state_dict())", "state_copied"),
+        ("self.ema = deepcopy(self.ema)", "state_copied"),
+        ("saved = copy.deepcopy(env)", None),
+        ("tree = copy.deepcopy(remaining)", None),
+    ],
+)
+def test_the_state_of_a_model_is_copied_only_where_the_statement_names_one(body, name, tmp_path):
+    assert called(body, DEEPCOPY, tmp_path, PER_STEP) == name

@@ -9,8 +9,9 @@ from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.ledger.view.slow_code import PARTLY, making_line, unpacked_per_byte
+from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import PART, PERCENT, Sentence
+from feedline.analysis.sentences import CODE, PART, PERCENT, Sentence
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20
@@ -27,6 +28,16 @@ _LESS = Sentence(
 )
 _SHOWS = Sentence("`py-spy top --pid PID` on {maker} shows where that is.", maker=PART)
 _SPEND_LESS = "Spend less CPU time per sample."
+_DECODE = "Decode with one thread per worker"
+_OF_DECODER = {
+    "decord.": [f"{_DECODE}: decord.VideoReader(file, num_threads=1)."],
+    "": [
+        f"{_DECODE}: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]).",
+        "Other decoding libraries have an equivalent.",
+    ],
+}
+_ONE_THREAD = Sentence("Run one thread per worker: call {limits} in a worker_init_fn.", limits=CODE)
+_NOT_FOR_ALL = "Do not set OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU."
 
 
 def less_cpu(facts: RuleInputs) -> list[str]:
@@ -139,3 +150,21 @@ def _how(facts: RuleInputs, stage: str) -> str:
             return "Use less compression, or a faster method"
         return "Use chunks of about a sample each, or less compression"
     return _SPEND_LESS.removesuffix(".")
+
+
+def one_thread(facts: RuleInputs) -> list[str]:
+    """Return how to leave one thread to each worker, and more."""
+    if decoder_threads(facts):
+        name = heaviest(facts, "decode")[0]
+        return next(fixes for prefix, fixes in _OF_DECODER.items() if name.startswith(prefix))
+    return [_ONE_THREAD(limits=_limits(facts)), *([] if facts.on_gpu else [_NOT_FOR_ALL])]
+
+
+def _limits(facts: RuleInputs) -> str:
+    """Say what sets the number of threads in the libraries that were seen."""
+    of_opencv = (
+        any(operation.name.startswith("cv2.") for operation in facts.workers.operations)
+        if facts.workers
+        else False
+    )
+    return f"{'cv2.setNumThreads(0) and ' * of_opencv}threadpoolctl.threadpool_limits(1)"

@@ -57,13 +57,15 @@ def input_wait(facts: RuleInputs) -> _InputWait:
     stages, waits = facts.step.stages, facts.step.waits
     starting = stages.get("epoch_start", 0.0) + waits.get("first_batch", 0.0)
     once, again = (starting, 0.0) if facts.epochs <= 1 else (0.0, starting)
+    in_main = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     if num_workers(facts) == 0:
-        making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
+        making = in_main
     else:
         making = stages.get("wait", 0.0) - sum(
             waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit")
         )
         making = making if making > _ROUNDING_S else 0.0
+        making += in_main if facts.several_loaders else 0.0  # of one without workers
     transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
     handover = waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
@@ -137,7 +139,7 @@ def severity(facts: RuleInputs, cost_s: float) -> Severity:
 
 
 def num_workers(facts: RuleInputs) -> int | None:
-    """Return how many workers the training loader has.
+    """Return how many workers the training loader has, or all of those that feed the steps.
 
     None: the loader does not have this setting (DALI), or no loader was seen.
     """
@@ -192,10 +194,16 @@ def least_s(facts: RuleInputs) -> float:
 def supply_s(facts: RuleInputs) -> float | None:
     """Return S / W, in which the workers, all busy, make the batches of one step, s.
 
-    None: there are no workers, or it was not measured.
+    None: there are no workers, it was not measured, or several loaders feed the steps, because the
+    workers of one do not make the batches of another.
     """
     workers = num_workers(facts)
-    if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
+    if (
+        facts.several_loaders
+        or not workers
+        or facts.workers is None
+        or not facts.workers.fetch_mean_s
+    ):
         return None
     return facts.workers.fetch_mean_s * facts.batches_per_step / workers
 
@@ -224,7 +232,12 @@ def _lacking_s(facts: RuleInputs) -> float:
 
 
 def making_s(facts: RuleInputs) -> float | None:
-    """Return S, what making the batches of a step one after another takes, s; None: not measured."""
+    """Return S, what making the batches of a step one after another takes, s.
+
+    None: not measured, or several loaders feed the steps: each needs workers of its own.
+    """
+    if facts.several_loaders:
+        return None
     if num_workers(facts) == 0:
         return input_wait(facts).making_s
     batch_s = facts.workers.fetch_mean_s if facts.workers else None

@@ -1,12 +1,13 @@
 """What to do where a device waits for its host to launch work: of recorded runs and of traces."""
 
 from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.view.fused_updates import may_be_fused, without_foreach
+from feedline.analysis.measure.model import Updated
 
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long
-_FEWER = (
-    "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches."
-)
+_FEWER = "Launch fewer and longer kernels: {}CUDA graphs, {}larger batches."
+_FUSED = "fused optimizers (fused=True{}), "
 _BETWEEN = (
     "Look at what the host does between launches, for example with py-spy: launching these "
     "kernels takes far less time than that."
@@ -23,19 +24,27 @@ _CHECK_BETWEEN = (
 )
 
 
-def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
+def fix(
+    mean_kernel_s: float, idle_s: float, compiled: bool = False, updated: Updated | None = None
+) -> str:
     """Return what to change.
 
     Args:
         mean_kernel_s: mean duration of a kernel.
         idle_s: of the device, per kernel.
         compiled: torch.compile was seen to compile the model.
+        updated: what the optimizer updates. None: not known.
     """
-    return (
-        _BETWEEN
-        if _between(mean_kernel_s, idle_s)
-        else _FEWER.format("" if compiled else "torch.compile, ")
-    )
+    if _between(mean_kernel_s, idle_s):
+        return _BETWEEN
+    return _FEWER.format("" if compiled else "torch.compile, ", _fused(updated))
+
+
+def _fused(updated: Updated | None) -> str:
+    """Return the words on fused optimizers; empty: the optimizer is one, or cannot be."""
+    if updated is None:
+        return _FUSED.format("")
+    return _FUSED.format(without_foreach(updated)) if may_be_fused(updated) else ""
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:

@@ -22,9 +22,9 @@ def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     batch. Not if workers that stay make batches slower than new ones do, because these inherit what
     the main process's malloc has learned, nor if the program changes the dataset between passes,
     which they would not see. Of a stream that is not split between workers, each would yield all
-    samples.
+    samples. Of several loaders that feed the steps, it is not known which needs them.
     """
-    if workers is None or (workers > 1 and not facts.may_be_split):
+    if workers is None or facts.several_loaders or (workers > 1 and not facts.may_be_split):
         return {}
     passes = (
         facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
@@ -53,6 +53,9 @@ def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, st
         found["num_workers"] = (
             "each worker yields its own part of the iterable dataset (get_worker_info)"
         )
+    asks = facts.is_stream and facts.setting("asks_for_worker") is True
+    if given.get("num_workers") == 0 and asks:
+        found["num_workers"] = "the dataset handles get_worker_info() being None"
     if given.get("persistent_workers") is True:
         found["persistent_workers"] = "the program does not change the dataset between epochs"
     return found

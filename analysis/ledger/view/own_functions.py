@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
+from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
@@ -100,7 +101,7 @@ def _freed_bytes(facts: RuleInputs) -> float:
 
     0.0: it is small, or another thread does.
     """
-    if not facts.setting("num_workers") or facts.setting("pin_memory"):
+    if not num_workers(facts) or facts.setting("pin_memory"):
         return 0.0
     nbytes = shared_bytes(facts)
     return nbytes if nbytes >= _LARGE_BYTES else 0.0

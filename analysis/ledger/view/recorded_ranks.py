@@ -68,6 +68,7 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
         place=_called_at(facts),
+        ddp=facts.ddp,
     )
 
 

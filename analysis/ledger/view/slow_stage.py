@@ -351,7 +351,7 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     if work.stage != "copy" or copied is None or copied.pageable < _MOST:
         return None
     pins, at = "Pin the tensors first (Tensor.pin_memory()).", ""
-    if facts.loader is None or not facts.setting("pin_memory"):
+    if not facts.several_loaders and not (facts.loader and facts.setting("pin_memory")):
         pins = _PIN(change=loader_call.change(facts, {"pin_memory": True}))
         at = loader_call.place(facts)
     return Why(

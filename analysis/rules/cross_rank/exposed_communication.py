@@ -65,13 +65,14 @@ _WRAPPED = r"\b(DistributedDataParallel|DDP|fully_shard|FullyShardedDataParallel
 _LARGER_UPDATES = Sentence(
     "only if an effective batch of {times} times the samples is acceptable", times=COUNT
 )
-_KEEP_BATCH = Sentence("Or keep the batch, which gives steps of {step}.", step=TIME)
+_ROUNDED = "if training tolerates rounded gradients"
+_KEEP_BATCH = Sentence(f"Or keep the batch, {_ROUNDED}, which gives steps of {{step}}.", step=TIME)
 _FASTER_LINK = "a faster link"
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if
 #: it says otherwise.
 _WAYS: dict[str, QuestionId | None] = {
     "larger batches per rank": None,
-    "gradients in half precision (a compression hook)": "half_gradients",
+    f"gradients in half precision (a compression hook), {_ROUNDED}": "half_gradients",
     "gradient accumulation (no_sync)": "accumulation",
     "another bucket size (bucket_cap_mb)": "bucket_size",
     _FASTER_LINK: "faster_link",
@@ -91,11 +92,14 @@ _METRICS = [
 _OR_LINK = f"Or use {_FASTER_LINK}."
 _SHARDED = [
     "Use larger batches per rank.",
-    "Or use gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)).",
+    f"Or use gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), {_ROUNDED}.",
     "Or use gradient accumulation (set_requires_gradient_sync(False)).",
     _OR_LINK,
 ]
-_IN_BF16 = "in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))."
+_IN_BF16 = (
+    "in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), if training tolerates rounded "
+    "parameters."
+)
 _PARAMETERS = [
     "Use larger batches per rank.",
     f"Or use parameters {_IN_BF16}",
@@ -122,7 +126,9 @@ _BUFFERS = [
     "Set DistributedDataParallel(..., broadcast_buffers=False), if each rank may keep its own.",
     "Buffers, such as batch norm's statistics, are sent before each forward.",
 ]
-_OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
+#: Where DistributedDataParallel reduces them. Tensor parallelism reduces activations in backward.
+_UNKNOWN_KIND = ("all_reduce", "")
+_OF_GRADIENTS = (("all_reduce", "backward"), _UNKNOWN_KIND)
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers
 #: parameters and scatters gradients.
 _FIXES = {
@@ -134,7 +140,11 @@ _FIXES = {
     ("all_gather", "backward"): _GATHERED,
     ("broadcast", "forward"): _BUFFERS,
 }
-_ANY = ["Use larger batches per rank, or a smaller dtype for messages.", _OR_LINK]
+_ANY = [
+    "Use larger batches per rank.",
+    "Or use a smaller dtype for messages, if training tolerates rounded values.",
+    _OR_LINK,
+]
 _MOVED = Sentence(
     "{moved} not overlapped with {beyond} {take} {took} ({part} of {whole})",
     moved=PART,
@@ -191,7 +201,7 @@ def check(facts: RankFacts) -> Finding | None:
     if exposed is None or exposed.share < MIN_EXPOSED_SHARE or _slow(facts):
         return None
     best = _best(exposed, facts.comm) or _sent_in_each_pass(exposed, facts.comm)
-    ways = exposed.separate or _fixes(best, exposed.kinds, facts.comm)
+    ways = exposed.separate or _fixes(best, exposed, facts.comm)
     fix, *others = ways
     return Finding(
         _RULE_ID,
@@ -199,7 +209,7 @@ def check(facts: RankFacts) -> Finding | None:
         message=_moved(exposed, facts.whole),
         more=[
             *exposed.more,
-            *_by_kind(exposed.kinds),
+            *_by_kind(exposed),
             *_hidden(exposed),
             *_network(facts),
         ],
@@ -208,7 +218,7 @@ def check(facts: RankFacts) -> Finding | None:
         fix_more=others,
         place=_place(exposed) or _line(facts, best, ways),
         condition=_condition(exposed, best),
-        how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
+        how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0], exposed) else _ALONE,
         cost_s=exposed.s * (1 - 1 / _passes(best)) if best else exposed.s,
         action="" if best is None else _told_of(best, _ACTIONS[best.id], facts.comm),
     )
@@ -304,22 +314,25 @@ def _hidden(exposed: Exposed) -> list[str]:
     return [_HIDDEN(part=exposed.hidden_share) if exposed.hidden_share else _NONE_HIDDEN]
 
 
-def _gradients(kind: ExposedKind) -> bool:
-    return kind.phase == "backward" and kind.name in ("all_reduce", "reduce_scatter")
+def _gradients(kind: ExposedKind, exposed: Exposed) -> bool:
+    scattered = kind.phase == "backward" and kind.name == "reduce_scatter"
+    return scattered or _of_ddp(kind, exposed)
 
 
-def _of_ddp(kind: ExposedKind) -> bool:
-    return kind.phase == "backward" and kind.name == "all_reduce"
+def _of_ddp(kind: ExposedKind, exposed: Exposed) -> bool:
+    return exposed.ddp and kind.phase == "backward" and kind.name == "all_reduce"
 
 
-def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
-    """Return the share (0 to 1) of the exposed transfer that is gradients."""
+def _of_gradients(exposed: Exposed) -> float:
+    """Return the share (0 to 1) of the exposed transfer that is known to be gradients."""
+    kinds = exposed.kinds
     total = sum(one.transfer_s for one in kinds)
-    return sum(one.transfer_s for one in kinds if _gradients(one)) / total if total else 0.0
+    of_gradients = sum(one.transfer_s for one in kinds if _gradients(one, exposed))
+    return of_gradients / total if total else 0.0
 
 
 def _moved(exposed: Exposed, whole: str) -> str:
-    of_gradients = _of_gradients(exposed.kinds) >= _ALL_OF_IT
+    of_gradients = _of_gradients(exposed) >= _ALL_OF_IT
     return _MOVED(
         moved="gradient transfer" if of_gradients else "collectives",
         beyond=exposed.beyond,
@@ -330,12 +343,13 @@ def _moved(exposed: Exposed, whole: str) -> str:
     )
 
 
-def _by_kind(kinds: Sequence[ExposedKind]) -> list[str]:
+def _by_kind(exposed: Exposed) -> list[str]:
     """Return the exposed transfer by operation; nothing where all of it is gradients.
 
     ``by operation: all_gather in forward 30.2 ms, reduce_scatter in backward 20.5 ms``.
     """
-    if not kinds or _of_gradients(kinds) >= _ALL_OF_IT:
+    kinds = exposed.kinds
+    if not kinds or _of_gradients(exposed) >= _ALL_OF_IT:
         return []
     told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:_SHOWN]]
     rest_s = sum(one.transfer_s for one in kinds[_SHOWN:])
@@ -348,9 +362,8 @@ def _when(kind: ExposedKind) -> str:
 
 def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
     """Return the best change of how gradients are sent, if they are most of what is exposed."""
-    return (
-        _best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= _MOST_OF_IT else None
-    )
+    mostly = not exposed.kinds or _of_gradients(exposed) >= _MOST_OF_IT
+    return _best_of(comm) if exposed.ddp and mostly else None
 
 
 def _sent_in_each_pass(exposed: Exposed, comm: Communication | None) -> Prediction | None:
@@ -358,7 +371,8 @@ def _sent_in_each_pass(exposed: Exposed, comm: Communication | None) -> Predicti
 
     It is sure to help, also where nothing can be replayed. None: gradients are sent once.
     """
-    if comm is None or not comm.what_if or _of_gradients(exposed.kinds) < _MOST_OF_IT:
+    mostly = exposed.ddp and _of_gradients(exposed) >= _MOST_OF_IT
+    if comm is None or not comm.what_if or not mostly:
         return None
     refused = comm.what_if[0].why  # the replay of the run itself: all that follow have this reason
     return next((one for one in comm.what_if if one.id == "no_sync" and one.why == refused), None)
@@ -386,17 +400,17 @@ def _wins(one: Prediction) -> bool:
     return one.step_s is not None and one.high is not None and one.high < one.step_s + one.gain_s
 
 
-def _fixes(
-    best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None
-) -> list[str]:
+def _fixes(best: Prediction | None, exposed: Exposed, comm: Communication | None) -> list[str]:
     """Return what to do first, and more."""
+    kinds = exposed.kinds
     if best is not None:
         return _advice(best, comm)
-    if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
-        ways = _FIXES.get((kinds[0].name, kinds[0].phase)) or _own(kinds[0]) or _ANY
+    first_kind = (kinds[0].name, kinds[0].phase) if kinds else _UNKNOWN_KIND
+    if not exposed.ddp or first_kind not in _OF_GRADIENTS:
+        ways = _FIXES.get(first_kind) or _own(*first_kind) or _ANY
         return ways if _has_link(comm) else [way for way in ways if way != _OR_LINK]
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
-    if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
+    if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0], exposed):
         return [*_SELDOM, *([_ACCUMULATE] if _open(comm, "accumulation") else [])]
     first, *others = [
         way
@@ -406,11 +420,11 @@ def _fixes(
     return [f"Use {first}.", *(f"Or use {way}." for way in others)]
 
 
-def _own(kind: ExposedKind) -> list[str]:
+def _own(name: str, phase: str) -> list[str]:
     """Return what to do about a collective that the program calls itself; nothing of others."""
-    if "barrier" in kind.name:
+    if "barrier" in name:
         return _BARRIER
-    return [_SELDOMER, _OWN(name=kind.name)] if kind.phase in _OWN_PHASES else []
+    return [_SELDOMER, _OWN(name=name)] if phase in _OWN_PHASES else []
 
 
 def _place(exposed: Exposed) -> str:
@@ -433,8 +447,11 @@ def _line(facts: RankFacts, best: Prediction | None, ways: Sequence[str]) -> str
 
 def _condition(exposed: Exposed, best: Prediction | None) -> str:
     """Return what must be true for the best change to leave the training as it is."""
-    changes_batch = best is not None and best.id == "accumulation" and not exposed.separate
-    return _LARGER_UPDATES(times=best.value) if best and changes_batch else ""
+    if best is None or exposed.separate:
+        return ""
+    if best.id == "half_gradients":
+        return f"only {_ROUNDED}"
+    return _LARGER_UPDATES(times=best.value) if best.id == "accumulation" else ""
 
 
 def _advice(best: Prediction, comm: Communication | None) -> list[str]:

@@ -125,6 +125,8 @@ def _how_to_check(facts: RuleInputs) -> str:
             "Raise the quota for a minute of training. If samples/s stay the same, this "
             "finding is wrong."
         )
+    if facts.effective_cpus < _TWO and facts.several_loaders:
+        return "Give one of the loaders a worker more. If samples/s rise, this finding is wrong."
     if facts.effective_cpus < _TWO and workers is not None:
         return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
     return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."

@@ -65,12 +65,15 @@ CHANGED = Refused(
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh what epochs spend until their first batch.
 
-    The making of that batch is left out, which no setting spares.
+    The making of that batch is left out, which no setting spares. It is silent where several
+    loaders feed the steps: whose workers start is not known.
     """
     loader = facts.loader
     again, one_each = facts.loader_made_again, _takes_one_batch(facts)
     kept = facts.setting("persistent_workers") and not again
     if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or kept:
+        return None
+    if facts.several_loaders:
         return None
     first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
     if facts.is_stream and facts.first_made_s:  # a stream begins again in workers that stay, too

@@ -114,7 +114,9 @@ def _fixes(facts: RuleInputs, took: float) -> list[str]:
     """Return what to do first, and the alternatives."""
     if only_waits(facts):
         return [_REQUEST, _WAITS_FOR]
-    device = [_PINNED] if facts.step.stages.get("copy") else []
+    copied = facts.moved.get("copy")
+    may_be_pageable = copied is None or copied.pageable > 0
+    device = [_PINNED] if facts.step.stages.get("copy") and may_be_pageable else []
     if _full(facts, took):
         used = [f"{sentence(use)}." for use in cpus.use(facts)]
         return [_FEWER, *device, _NO_THREAD, *used]

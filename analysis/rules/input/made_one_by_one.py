@@ -108,11 +108,13 @@ def _own_batches(facts: RuleInputs) -> bool:
 def _fix(facts: RuleInputs) -> str:
     if facts.is_stream:
         return _YIELD_BATCHES
-    return _WHOLE_LIST if _own_batches(facts) else _IN_ONE_CALL
+    return _WHOLE_LIST if facts.several_loaders or _own_batches(facts) else _IN_ONE_CALL
 
 
 def _in_one_call(facts: RuleInputs) -> list[str]:
-    """Return what to write, for batches of this size."""
+    """Return what to write, for batches of this size; nothing, where several loaders feed the steps."""
+    if facts.several_loaders:
+        return []
     if _own_batches(facts):
         return [_COLLATED]
     size, kind = facts.setting("batch_size"), facts.setting("sampler")

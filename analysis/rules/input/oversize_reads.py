@@ -37,7 +37,7 @@ def _bytes(facts: RuleInputs) -> tuple[float, float] | None:
     nbytes = facts.loader.batch_bytes if facts.loader is not None else None
     if not read or not batch or not nbytes or facts.decodes_images:
         return None
-    used = nbytes / batch
+    used = nbytes * facts.batches_per_step / batch
     return (read, used) if read >= max(_LEAST_BYTES, _MANY * used) else None
 
 

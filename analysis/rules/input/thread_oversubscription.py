@@ -6,11 +6,11 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus, sample
-from feedline.analysis.ledger.view.expected import heaviest
+from feedline.analysis.ledger.view.cheaper import one_thread
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.sentences import CODE, PART, PERCENT, Sentence
+from feedline.analysis.sentences import PART, PERCENT, Sentence
 
 RULE_ID = "thread_oversubscription"
 
@@ -19,16 +19,6 @@ _SAYS = Sentence(
     part=PERCENT,
     workers=PART,
 )
-_DECODE = "Decode with one thread per worker"
-_OF_DECODER = {
-    "decord.": [f"{_DECODE}: decord.VideoReader(file, num_threads=1)."],
-    "": [
-        f"{_DECODE}: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]).",
-        "Other decoding libraries have an equivalent.",
-    ],
-}
-_ONE_THREAD = Sentence("Run one thread per worker: call {limits} in a worker_init_fn.", limits=CODE)
-_NOT_FOR_ALL = "Do not set OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -54,7 +44,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    fix, *others = _fixes(facts)
+    fix, *others = one_thread(facts)
     return Finding(
         RULE_ID,
         weight,
@@ -79,24 +69,6 @@ def check(facts: RuleInputs) -> Finding | None:
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,
     )
-
-
-def _limits(facts: RuleInputs) -> str:
-    """Say what sets the number of threads in the libraries that were seen."""
-    of_opencv = (
-        any(operation.name.startswith("cv2.") for operation in facts.workers.operations)
-        if facts.workers
-        else False
-    )
-    return f"{'cv2.setNumThreads(0) and ' * of_opencv}threadpoolctl.threadpool_limits(1)"
-
-
-def _fixes(facts: RuleInputs) -> list[str]:
-    """Return what to do first, and more."""
-    if decoder_threads(facts):
-        name = heaviest(facts, "decode")[0]
-        return next(fixes for prefix, fixes in _OF_DECODER.items() if name.startswith(prefix))
-    return [_ONE_THREAD(limits=_limits(facts)), *([] if facts.on_gpu else [_NOT_FOR_ALL])]
 
 
 def change(facts: RuleInputs) -> Change:

@@ -4,12 +4,17 @@ The host launches its work too slowly.
 """
 
 from feedline.analysis.formatting import counted
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.known_call import known_call
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import launches
+from feedline.analysis.ledger.view.slow_code import enough
+from feedline.analysis.measure.code_places import LOGGING, OTHER
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.stages import STAGES
-from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "gpu_waits"
 
@@ -26,15 +31,16 @@ _BUSY = Sentence(
     "the GPU is busy for only {busy} per step: kernels and copies, without the gaps between them",
     busy=TIME,
 )
-_AVOID = (
-    "Avoid loss.item() and other waits for the GPU in each step: they keep the host from launching "
-    "ahead."
-)
+_AT = Sentence("{place} waits for the GPU, which keeps the host from launching ahead.", place=NAME)
+_PERHAPS = "Does anything in a step wait for the GPU, such as loss.item()?"
+_THEN = "The host cannot launch ahead then."
 
 #: Of the step. Less may come from steps that differ from the few that were profiled.
 _MIN_SHARE = 0.20
 #: In these, all that the host has to do is launch the GPU's work, or wait for it.
 _LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or spec.name == "copy")
+#: Calls that wait for the GPU.
+_WAITS = tuple(call for call in PER_STEP if call.name in ("read_back", "synchronized"))
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -72,11 +78,24 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=launches.fix(*each, bool(step.stages.get("compile"))),
-        fix_more=[_AVOID],
+        fix=launches.fix(*each, bool(step.stages.get("compile")), facts.updated),
+        fix_more=_waits(facts),
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,
     )
+
+
+def _waits(facts: RuleInputs) -> list[str]:
+    """Return which line of the program waits for the GPU; where none is seen to, ask for one."""
+    code = facts.code
+    for place in (*_LAUNCHING, OTHER, LOGGING):
+        tree = code.places.get((MAIN, place)) if code is not None else None
+        if code is None or tree is None:
+            continue
+        found = known_call(tree.inside, _WAITS, code.source, most=0.0)
+        if found is not None and enough(found.seconds, tree.weight):
+            return [_AT(place=f"{found.file}:{found.line}"), f"{found.call.fix}."]
+    return [_PERHAPS, _THEN]
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -14,6 +14,7 @@ from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding,
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
+from feedline.analysis.ledger.view.fused_updates import may_be_fused, without_foreach
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.ledger.view.slow_code import FEWEST, enough, reported
@@ -36,6 +37,11 @@ _ONE_BY_ONE = Sentence(
     elements=COUNT,
 )
 _UPDATES = Sentence("it updates {tensors} with {elements} elements", tensors=PART, elements=COUNT)
+_SPARSELY = Sentence(
+    "it updates {tensors}, {sparse} of them by sparse gradients, which no fused update takes",
+    tensors=PART,
+    sparse=COUNT,
+)
 _NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", needs=TIME)
 _EMBEDDED = Sentence(
     "{embedded} of these elements are in embeddings, whose rows are all updated", embedded=PERCENT
@@ -55,7 +61,16 @@ _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
 _LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
 _FUSED_CALL = Sentence(
-    "Create the optimizer with torch.optim.{optimizer}(..., fused=True).", optimizer=NAME
+    "Create the optimizer with torch.optim.{optimizer}(..., fused=True){without}.",
+    optimizer=NAME,
+    without=PART,
+)
+#: Beside sparse gradients, which a fused update does not take.
+_OR_FUSED = Sentence(
+    "Or keep it dense, and create the optimizer with torch.optim.{optimizer}(..., "
+    "fused=True){without}.",
+    optimizer=NAME,
+    without=PART,
 )
 
 _MIN_SHARE = 0.20  # of the mean step
@@ -66,9 +81,11 @@ _FUSED_SPEEDUP = 3.4
 _SPEEDUP_OF_FEW, _FEW_UPDATED, _FEW_ELEMENTS = 2.2, 8, 500_000
 #: With this many groups, of this few tensors on average, few updates can be batched.
 _MANY_GROUPS, _FEW_TENSORS = 16, 4
-#: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
-#: "fused").
-_FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+#: Torch's optimizers that do a few operations on each element, so their tensors and elements tell
+#: how long an update takes at most. Others multiply matrices, or call the model (LBFGS).
+_ELEMENTWISE = frozenset(
+    "SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam ASGD Rprop".split()
+)
 #: Of the elements, in embeddings, and of their rows, in a batch: within these, nearly all of an
 #: update is of rows that the batch lacks.
 _MOSTLY_EMBEDDED, _FEW_ROWS = 0.8, 0.1
@@ -145,17 +162,21 @@ def check(facts: RuleInputs) -> Finding | None:
     alone = _alone(facts)
     if alone and took > _TIMES_AT_MOST * needs_s + _AT_LEAST_S:
         return None  # neither the program's code nor so few tensors take that long
-    other_code = took > _TIMES * needs_s + _AT_LEAST_S and not alone
-    inside = _inside(facts) if other_code else None
+    slow, bounded = took > _TIMES * needs_s + _AT_LEAST_S and not alone, _bounded(updated)
+    inside = _inside(facts) if slow else None
+    other_code = slow and (bounded or inside is not None)
     used = None if other_code else _rows_used(facts, updated)
-    fused = updated.fused or updated.kind not in _FUSED
+    fused = not may_be_fused(updated)
     split = updated.groups >= _MANY_GROUPS and updated.tensors <= _FEW_TENSORS * updated.groups
     if not other_code and used is None and fused and not split:
         return None  # nothing is known that would make it faster
-    fixes = [] if fused or other_code else [_FUSED_CALL(optimizer=updated.kind)]
+    call = (_OR_FUSED if used else _FUSED_CALL)(
+        optimizer=updated.kind, without=without_foreach(updated)
+    )
+    fixes = [] if fused or other_code else [call]
     faster = bool(fixes) and used is None and not split  # that is all of the fix
     saved = 1 - 1 / _fused_speedup(updated) if faster else _spared(updated, used)
-    cost_s = _cost_s(took, needs_s, inside) if other_code else took * saved
+    cost_s = _cost_s(took, needs_s if bounded else None, inside) if other_code else took * saved
     first, *others = [
         *([inside.fix] if inside is not None else [_LOOK] if other_code else []),
         *([_SPARSE] if used else []),
@@ -167,7 +188,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.of(cost_s / step.mean_s),
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
         more=[
-            *_why(updated, needs_s if other_code else None),
+            *_why(updated, other_code, needs_s if bounded else None),
             *(inside.says if inside is not None else []),
             *_embedded(updated, used),
             *([_IN_GROUPS(groups=updated.groups)] if split else []),
@@ -227,10 +248,23 @@ def _alone(facts: RuleInputs) -> bool:
     return share_of(of_program, tree.weight)[2] < _MOST_OF_CALL
 
 
-def _cost_s(took: float, needs_s: float, inside: _Inside | None) -> float:
-    """Return the seconds of other code: of a known call those that its fix saves."""
+def _bounded(updated: Updated) -> bool:
+    """Tell whether an update's tensors and elements tell how long it takes at most.
+
+    A sparse gradient may name a row as often as a batch has it.
+    """
+    return updated.updates_as in _ELEMENTWISE and not updated.sparse
+
+
+def _cost_s(took: float, needs_s: float | None, inside: _Inside | None) -> float:
+    """Return the seconds of other code: of a known call those that its fix saves.
+
+    Args:
+        needs_s: what the update needs at most; None: not known, so the line's own time counts.
+    """
     if inside is None or inside.call is None:
-        return max(took - needs_s, 0.0)
+        own_s = took if inside is None else took * inside.share
+        return own_s if needs_s is None else max(took - needs_s, 0.0)
     return took * inside.share * (1 - (inside.call.left or 0.0))
 
 
@@ -285,16 +319,21 @@ def _place(facts: RuleInputs, updated: Updated, used: int | None, other_code: bo
     return found or (line_of_stage(facts, _STAGE) if other_code else "")
 
 
-def _why(updated: Updated, needs_s: float | None) -> list[str]:
+def _why(updated: Updated, other_code: bool, needs_s: float | None) -> list[str]:
     """Return what it updates.
 
     Args:
-        needs_s: what that needs at most, where it takes far longer; None: it does not.
+        other_code: it takes far longer than that needs, or the program's own code most of it.
+        needs_s: what that needs at most; None: not known.
     """
-    of = {"tensors": counted(updated.tensors, "tensor"), "elements": updated.elements}
-    if needs_s is not None:
+    tensors = counted(updated.tensors, "tensor")
+    if updated.sparse:
+        return [_SPARSELY(tensors=tensors, sparse=updated.sparse)]
+    of = {"tensors": tensors, "elements": updated.elements}
+    if other_code and needs_s is not None:
         return [_UPDATES(**of), _NEEDS(needs=needs_s)]
-    return [_UPDATES(**of) if updated.fused else _ONE_BY_ONE(**of)]
+    one_by_one = not updated.fused and not other_code and updated.updates_as in _ELEMENTWISE
+    return [_ONE_BY_ONE(**of) if one_by_one else _UPDATES(**of)]
 
 
 def change(facts: RuleInputs) -> Refused:

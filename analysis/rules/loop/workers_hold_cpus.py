@@ -2,44 +2,48 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
+from feedline.analysis.ledger.view.cheaper import less_cpu, one_thread, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers
-from feedline.analysis.ledger.view.sample import total
+from feedline.analysis.ledger.view.sample import MIN_PROCESS_RATIO, process_ratio, total
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.sentences import PERCENT, Sentence
 
 _RULE_ID = "workers_hold_cpus"
 
 _SAYS = Sentence(
-    "the step waits {part} of its time for a CPU, beside workers that make samples", part=PERCENT
+    "the main thread waits {part} of the step for a CPU, beside workers that make samples",
+    part=PERCENT,
 )
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for steps that wait longer for a CPU than for batches, while workers use the CPUs."""
-    queues_s = _queues_s(facts)
-    cost_s = min(queues_s, facts.step.mean_s * cpus.making_share_of_training(facts))
-    if queues_s <= _held_s(facts) or not cpus.saturated(facts):
+    queues_s, making = _queues_s(facts), cpus.making_share_of_training(facts)
+    cost_s = min(queues_s, facts.step.mean_s * making)
+    if queues_s <= _held_s(facts) or not cpus.saturated(facts) or cpus.making_cpus(facts) is None:
         return None
     weight = Severity.of(cost_s / facts.step.mean_s)
-    if weight is Severity.INFO or cpus.making_share_of_training(facts) < cpus.MIN_MAKING:
+    if weight is Severity.INFO or making < cpus.MIN_MAKING:
         return None
-    fix, *more = less_cpu(facts)
+    unknown = facts.on_gpu and not facts.step.gpu_s  # what the GPU computes meanwhile
+    helped = (process_ratio(facts) or 0.0) > MIN_PROCESS_RATIO
+    fix, *more = [*(one_thread(facts) if helped else []), *less_cpu(facts)]
     return Finding(
         _RULE_ID,
-        weight,
+        Severity.LOW if unknown else weight,
         message=_SAYS(part=facts.main_runqueue_share or 0.0),
         more=cpus.use(facts),
         evidence=_evidence(facts),
         fix=fix,
         fix_more=[*more, "Or get more CPUs."],
-        place=place_of_largest(facts) or making_line(facts),
+        place="" if helped else place_of_largest(facts) or making_line(facts),
         how_to_check="Train on one batch, again and again, without the loader. If its steps are no "
         "shorter, this finding is wrong.",
         cost_s=cost_s,
+        cost_kind=CostKind.CAUSE_ONLY if unknown else CostKind.ESTIMATED,
     )
 
 

@@ -25,7 +25,7 @@ from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNorm
 from feedline.profiler.taps.convergence.sample_count import SampleCount
 from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.torch_internals import below_user_modes, in_backward
+from feedline.profiler.torch_internals import below_user_modes, hide_from_dynamo, in_backward
 
 NAME = "convergence"
 GIVES = "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
@@ -355,7 +355,23 @@ def is_model(module: torch.nn.Module) -> bool:
 
     An activation or a transform is none, nor is a copy that DataParallel made for one call.
     """
-    return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
+    return has_parameters(module) and not getattr(module, "_is_replica", False)
+
+
+def has_parameters(module: torch.nn.Module) -> bool:
+    """Return whether a module has parameters; one that cannot be asked is taken to have some.
+
+    A model may have a ``parameters`` of its own that returns a list, takes arguments or is no
+    method.
+    """
+    try:
+        return next(iter(module.parameters()), None) is not None
+    except Exception:
+        reraise_of_handler()
+        return True
+
+
+hide_from_dynamo(has_parameters, whats_called=True)
 
 
 def attach(

@@ -1,15 +1,17 @@
 """Describes the setup of the training for ``Manifest.training``.
 
-optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
-             "elements", "fused", "foreach"}], "samplers"}]
-             in the order of their first updates; groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
-             those that were iterated between an update of this optimizer and the update before
+optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "step": "SGD", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors",
+             "vectors", "elements", "fused", "foreach", "sparse"}], "samplers"}]
+             in the order of their first updates; step: class of torch whose step() it runs, "": none is; groups as they were then;
+             vectors: tensors of at most 1 dimension; sparse: tensors whose gradients are sparse, absent where none are; samplers: as
+             below, those that were iterated between an update of this optimizer and the update before
 schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
              horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
 embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense
 finds_unused true: DistributedDataParallel looks for parameters without a gradient in each step | absent
+ddp_hook     true: DistributedDataParallel has a hook in Python that sends its buckets | absent
 batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
              models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
              batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
@@ -27,6 +29,7 @@ import functools
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,11 +37,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
-from feedline.profiler.fail_open import reraise_of_handler
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import id_of
 from feedline.profiler.record.optimizer_tracker import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.loader_settings import length
+from feedline.profiler.taps.loader_settings import ENDLESS, length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_function_modes
 
@@ -103,7 +106,8 @@ class _BatchNormFacts:
             layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
             facts["synced"] = sum(_is_synced(layer) for layer in layers)
             facts["layers"] = sum(_uses_its_batch(layer) for layer in layers)
-            facts["gpu"] = any(parameter.is_cuda for parameter in model.parameters())
+            with fail_open:  # a program's own parameters() may ask for anything
+                facts["gpu"] = any(parameter.is_cuda for parameter in model.parameters())
         if facts["forwards"] >= _FORWARDS:
             del self._looks[model]
 
@@ -165,8 +169,44 @@ def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 _HORIZONS = ("total_steps", "T_max", "total_iters")
 _MAX_SCHEDULERS = 4  # schedulers, which are looked at on every update
 _MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
-#: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
-_Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
+_MAX_VALUES = 64  # of set_epoch that are kept: later ones only count
+
+
+@dataclass
+class _Passes:
+    """Passes over samplers of one shape.
+
+    Attributes:
+        epochs: how many.
+        last: value that set_epoch had given the sampler of the last one.
+    """
+
+    epochs: int = 0
+    last: object = None
+    _values: set[object] = field(default_factory=set)
+    _others: int = 0  # passes whose value was new and is not kept
+
+    def add(self, epoch: object) -> None:
+        """Count a pass.
+
+        Args:
+            epoch: what set_epoch had given its sampler.
+        """
+        if epoch not in self._values:
+            if len(self._values) < _MAX_VALUES:
+                self._values.add(epoch)
+            elif epoch != self.last:
+                self._others += 1
+        self.epochs, self.last = self.epochs + 1, epoch
+
+    @property
+    def distinct(self) -> int:
+        """Values of set_epoch: of more than are kept, those that are taken up again count again."""
+        return len(self._values) + self._others
+
+
+_Shape = tuple[str, bool, int, int, int | None]  # kind, shuffles, samples, of, loader
+_Samplers = dict[_Shape, _Passes]
 _NUMBER_SETTINGS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 _HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
@@ -189,13 +229,15 @@ class TrainingSetup:
         self._norms: Counter[str] = Counter()
         self._embeddings: Counter[str] = Counter()
         self._finds_unused = False
+        self._ddp_hook = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[
             tuple[Any, dict[str, object]]
         ] = []  # weak references, and what was known last
         self._past: list[dict[str, object]] = []  # of schedulers that are gone
         self._samplers: _Samplers = {}
-        self._fresh: list[tuple[int, _Samplers]] = []  # ns, passes since the last update
+        # passes since the last update: ns, and the sampler with what set_epoch had given it
+        self._fresh: list[tuple[int, _Shape, object]] = []
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
@@ -240,6 +282,7 @@ class TrainingSetup:
                     {
                         "kind": kind.__name__,
                         "module": kind.__module__,
+                        "step": _step_of(kind),
                         "groups": groups,
                         "samplers": {},
                     }
@@ -255,10 +298,10 @@ class TrainingSetup:
         """
         fresh, self._fresh = self._fresh, []
         began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
-        for at, samplers in fresh:
+        for at, shape, epoch in fresh:
             of = number - 1 if at < began else number
             if 0 <= of < len(self._optimizers):
-                _count_samplers(samplers, self._optimizers[of]["samplers"])
+                _count_pass(shape, epoch, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
         """Note that a model is being trained."""
@@ -269,6 +312,7 @@ class TrainingSetup:
             )
             self._embeddings.update(_embedding_facts(module))
             self._finds_unused |= _finds_unused(module)
+            self._ddp_hook |= _has_ddp_hook(module)
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
@@ -290,6 +334,8 @@ class TrainingSetup:
             described["embeddings"] = dict(self._embeddings)
         if self._finds_unused:
             described["finds_unused"] = True
+        if self._ddp_hook:
+            described["ddp_hook"] = True
         if self.scaler is not None:
             described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}
         return described
@@ -330,26 +376,19 @@ class TrainingSetup:
         sampler = loader.sampler
         kind = type(sampler).__name__
         shuffles = bool(getattr(sampler, "shuffle", kind == "RandomSampler"))
-        samples, of = length(sampler), length(loader.dataset)
-        if samples is None or of is None:
+        if (samples := length(sampler)) is None or (of := length(loader.dataset)) is None:
             return
-        passes = {
-            (kind, shuffles, samples, of, getattr(state, "loader", None)): (
-                1,
-                {getattr(sampler, "epoch", None)},
-            )
-        }
-        _count_samplers(passes, self._samplers)
+        shape = kind, shuffles, samples, of, getattr(state, "loader", None)
+        epoch = getattr(sampler, "epoch", None)
+        _count_pass(shape, epoch, self._samplers)
         if len(self._fresh) < _MAX_DESCRIBED:
-            self._fresh.append((clock.wall_ns(), passes))
+            self._fresh.append((clock.wall_ns(), shape, epoch))
 
 
-def _count_samplers(more: _Samplers, into: _Samplers) -> None:
-    """Add passes over samplers to those of others."""
-    for shape, (epochs, distinct) in more.items():
-        if shape in into or len(into) < _MAX_DESCRIBED:
-            before, values = into.get(shape, (0, set()))
-            into[shape] = before + epochs, values | distinct
+def _count_pass(shape: _Shape, epoch: object, into: _Samplers) -> None:
+    """Add a pass over a sampler to those of others."""
+    if shape in into or len(into) < _MAX_DESCRIBED:
+        into.setdefault(shape, _Passes()).add(epoch)
 
 
 def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
@@ -358,14 +397,22 @@ def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
         {
             "kind": kind,
             "shuffles": shuffles,
-            "epochs": epochs,
-            "distinct": len(distinct),
+            "epochs": passes.epochs,
+            "distinct": passes.distinct,
             "samples": samples,
             "of": of,
         }
         | ({} if loader is None else {"loader": loader})
-        for (kind, shuffles, samples, of, loader), (epochs, distinct) in samplers.items()
+        for (kind, shuffles, samples, of, loader), passes in samplers.items()
     ]
+
+
+def _step_of(kind: type) -> str:
+    """Return the class of torch whose ``step()`` a kind of optimizer runs; empty: none is."""
+    step = getattr(kind, "step", None)
+    module, name = getattr(step, "__module__", None), getattr(step, "__qualname__", None)
+    of_torch = isinstance(module, str) and module.startswith("torch.optim.")
+    return name.partition(".")[0] if of_torch and isinstance(name, str) else ""
 
 
 def _group_facts(group: dict[str, Any]) -> dict[str, object]:
@@ -380,12 +427,30 @@ def _group_facts(group: dict[str, Any]) -> dict[str, object]:
         facts["betas"] = [float(beta) for beta in group["betas"]]
     facts |= {name: group[name] for name in _HOW if isinstance(group.get(name), bool)}
     vectors = sum(tensor.dim() <= 1 for tensor in tensors)
+    if sparse := sum(_is_sparse(tensor) for tensor in tensors):
+        facts["sparse"] = sparse
     return {
         **facts,
         "tensors": len(tensors),
         "vectors": vectors,
         "elements": sum(tensor.numel() for tensor in tensors),
     }
+
+
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    """Return whether a parameter has a sparse gradient now; a failure to tell says no."""
+    try:
+        return tensor.grad is not None and bool(tensor.grad.is_sparse)
+    except Exception:  # a kind of tensor of its own
+        reraise_of_handler()
+        return False
+
+
+def _has_ddp_hook(model: torch.nn.Module) -> bool:
+    """Tell whether the program gave DistributedDataParallel a hook that sends gradients."""
+    return type(model).__name__ == "DistributedDataParallel" and bool(
+        getattr(model, "_comm_hooks", None)
+    )
 
 
 def _finds_unused(model: torch.nn.Module) -> bool:
@@ -423,7 +488,7 @@ def _embedding_facts(model: torch.nn.Module) -> dict[str, int]:
 
 def _scheduler_facts(scheduler: Any) -> dict[str, object]:
     """Return the name of a scheduler, its horizon, and its position."""
-    horizon = next(
+    horizon: Any = next(
         (
             getattr(scheduler, name)
             for name in _HORIZONS
@@ -439,6 +504,7 @@ def _scheduler_facts(scheduler: Any) -> dict[str, object]:
         horizon = max(scheduler.milestones)
     return {
         "kind": type(scheduler).__name__,
-        "horizon": horizon,
+        # a number of another type (0.5 * epochs, one of NumPy's) is no JSON, or no integer
+        "horizon": None if horizon is None or not 0 <= horizon < ENDLESS else int(horizon),
         "steps": int(scheduler.last_epoch),
     }

@@ -19,11 +19,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from feedline import profiler
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.own_code.python_calls import Calls, Stopwatch
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX
 from feedline.profiler.taps.source_names import name_of
+from feedline.profiler.torch_internals import NoFunctionModes
 
 _MAX_PARTS = 64  # of a value are looked at
 DEPTH = 2  # of lists in lists
@@ -82,9 +84,14 @@ class _ReturnedTensors:
             self._open.clear()
             return
         _, number = self._open.pop()
-        if value is not None and not _of_a_library(code):
-            for tensor in _tensors(value):
-                self._note(tensor, _Call(number, code, weakref.ref(tensor)))
+        if value is None or _of_a_library(code):
+            return
+        try:
+            with NoFunctionModes():
+                for tensor in _tensors(value):
+                    self._note(tensor, _Call(number, code, weakref.ref(tensor)))
+        except Exception:  # torch.func's tensors have no storage
+            reraise_of_handler()
 
     def interrupted(self) -> None:
         """Note that a model or an optimizer is called: calls still open do more than make a batch."""

@@ -1,0 +1,20 @@
+"""Whether torch can make the updates of an optimizer in one fused call."""
+
+from feedline.analysis.measure.model import Updated
+
+#: Optimizers with such a call (torch.optim's documentation, "fused").
+_FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+
+
+def may_be_fused(updated: Updated) -> bool:
+    """Return whether ``fused=True`` is new to an optimizer, and torch takes it.
+
+    It raises an error where a gradient is sparse, and is no setting of an update of another kind.
+    """
+    kinds = {updated.kind, updated.updates_as}
+    return kinds <= _FUSED and not updated.fused and not updated.sparse
+
+
+def without_foreach(updated: Updated) -> str:
+    """Return what to leave out with ``fused=True``: torch refuses both together."""
+    return ", without foreach" if updated.foreach else ""
