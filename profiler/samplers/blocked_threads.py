@@ -20,6 +20,7 @@ from feedline.profiler.samplers.source import OpenFile
 
 # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
 _FIRST_LOOK_S = 0.025
+_PATIENCE_S = 1.0
 _ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
 _MAX_THREADS = 8  # threads in one round, 15 us each; more take turns
 # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
@@ -54,18 +55,29 @@ class BlockedThreads:
         }
         # epochs may be shorter than the time between looks: those of earlier ones keep no
         # descriptors
-        with self._lock:
-            self._threads = {
-                thread: both for thread, both in self._threads.items() if _lives(both[1])
-            } | new
+        before = list(self._threads.items())
+        ended = [thread for thread, (_, file) in before if not _lives(file)]
+        self._change(ended, new)
+
+    def _change(self, ended: list[int], new: dict[int, tuple[int, OpenFile]]) -> None:
+        """Leave threads out, and add others; not where the lock is not to be had.
+
+        A signal's handler may have interrupted the thread that holds it, and wait for this one.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return
+        try:
+            kept = {thread: both for thread, both in self._threads.items() if thread not in ended}
+            self._threads = kept | new
+        finally:
+            self._lock.release()
 
     def look(self) -> None:
         """Look at all of them once.
 
         It never raises.
         """
-        with self._lock:
-            threads = list(self._threads.items())
+        threads = list(self._threads.items())
         period = _FIRST_LOOK_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
         self._rounds += bool(threads)
         self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * _GOLDEN % 1))
@@ -78,8 +90,7 @@ class BlockedThreads:
             try:
                 kind = _stopped_or(blocked_by(pid, file.read()), pid)
             except (OSError, ValueError, IndexError):  # it has ended
-                with self._lock:
-                    self._threads.pop(thread, None)
+                self._change([thread], {})
                 continue
             segment = recorder.always_on_segment()
             if kind is not None and segment is not None:

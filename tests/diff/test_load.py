@@ -322,6 +322,6 @@ def test_a_wait_that_was_removed_is_told_per_sample(loader):
         in diff([sleeps], [loader]).conclusion
     )
     assert (
-        "he rest of __getitem__ is now blocked (0 s -> 4.00 ms blocked per sample)"
+        "he dataset's own code is now blocked (0 s -> 4.00 ms blocked per sample)"
         in diff([loader], [sleeps]).conclusion
     )
