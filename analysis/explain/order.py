@@ -228,6 +228,8 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
     # workers that have nothing to do wait for no sample: cheaper ones would hide it
     if time is Time.IDLE and whole_time is Time.WORK and _is_made_of(part, whole):
         return True
+    if whole_time is Time.IDLE and time is Time.WORK:
+        return _is_part(part, whole)
     easier = rule.effort.value <= whole_rule.effort.value
     return _is_part(part, whole) or (easier or time is Time.IDLE) and _is_made_of(whole, part)
 

@@ -48,7 +48,7 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[
         steps.boundaries.by
     ]
-    kept = len(main.of(updates))
+    kept = int((steps.boundaries.step_of(main.of(updates)["start"]) >= 0).sum())
     factor = main.total(updates)["records"] / kept if main.stride > 1 and kept else 1.0
     rate = batch_size * steps_per_s if steps_per_s and steps.skipped is None else None
     return Throughput(

@@ -19,7 +19,7 @@ from feedline.analysis.explain.build import build
 from feedline.analysis.measure.costs import CLOCKS, SampledDetails
 from feedline.profiler.store.trainings import open_run
 
-SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 0.3
+SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 1.0
 
 
 class Plugin(JpegImagePlugin.JpegImageFile):
