@@ -229,7 +229,7 @@ CPU = [
     rows("parsing", "512 numbers of each sample are parsed in Python, on all CPUs", "cpu_saturated user_code",
          "--batch 32 --steps 1200 --workers 2", "--source parsed", "--source kept"),
     rows("parsing_in_time", "workers parse in time for each step, on CPUs that its model needs", "workers_hold_cpus",
-         "--batch 64 --hidden 1024 --steps 600 --workers 2", "--source parsed", "--source kept"),
+         "--batch 64 --hidden 2048 --steps 400 --workers 2", "--source parsed", "--source kept"),
     rows("quota", "a control group gives half a CPU to a training that needs one", "quota_used_up",
          "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),
     images("quota_photos", "a control group gives half a CPU to a training that decodes", "quota_used_up "

@@ -5,6 +5,7 @@ rows.py --source tokens --batch 8 --workers 2
 """
 
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -343,7 +344,7 @@ def arguments():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument(
-        "--hidden", type=int, default=0, help="neurons of two layers that the CPU computes"
+        "--hidden", type=int, default=0, help="neurons of two layers that all CPUs compute"
     )
     return parser.parse_args()
 
@@ -357,8 +358,8 @@ def model(hidden):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     given = arguments()
+    torch.set_num_threads((os.cpu_count() or 1) if given.hidden else 1)
     data, how = SOURCES[given.source](given), {"collate_fn": COLLATES[given.collate]}
     if given.whole:
         how = {
