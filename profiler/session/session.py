@@ -289,7 +289,7 @@ class Session:
             return
         self.manifest.hooks = list(self._hook_states.values())
         self._unwritten, self._written_at = 0, clock.wall_ns()
-        # a full disk, or a value of the program's that is no JSON: the last manifest stays
+        # a full disk, or a value of the program's that cannot be JSON: the last manifest stays
         with suppress(OSError, PlaceTaken, TypeError, ValueError):
             self.manifest.write(self.folder)
 

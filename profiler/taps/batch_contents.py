@@ -122,7 +122,7 @@ def _describe(batch: Any) -> BatchContents:
 def leaves(value: Any, found: list[Any], room: Iterator[int] | None = None) -> list[Any]:
     """Return ``found`` with what is in dicts, lists and tuples, about LEAVES of it.
 
-    ``room`` is as long as the number of parts that may be looked into: empty lists are no leaves.
+    ``room`` has one item for each part that may be looked into: empty lists give no leaf, but take time.
     """
     if room is None:
         room = iter(_PARTS)

@@ -9,7 +9,7 @@ _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
 def may_be_fused(updated: Updated) -> bool:
     """Return whether ``fused=True`` is new to an optimizer, and torch takes it.
 
-    It raises an error where a gradient is sparse, and is no setting of an update of another kind.
+    torch refuses it where a gradient is sparse; optimizers of other kinds do not have it.
     """
     kinds = {updated.kind, updated.updates_as}
     return kinds <= _FUSED and not updated.fused and not updated.sparse

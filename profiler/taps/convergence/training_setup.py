@@ -504,7 +504,7 @@ def _scheduler_facts(scheduler: Any) -> dict[str, object]:
         horizon = max(scheduler.milestones)
     return {
         "kind": type(scheduler).__name__,
-        # a number of another type (0.5 * epochs, one of NumPy's) is no JSON, or no integer
+        # a number of another type (0.5 * epochs, one of NumPy's) cannot be JSON, or is not whole
         "horizon": None if horizon is None or not 0 <= horizon < ENDLESS else int(horizon),
         "steps": int(scheduler.last_epoch),
     }
