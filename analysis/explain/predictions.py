@@ -354,7 +354,18 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
         return replace(
             finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}."
         )
-    return replace(finding, predicted=made, refused="")
+    return replace(finding, severity=_weighed(finding, made), predicted=made, refused="")
+
+
+def _weighed(finding: Finding, made: PredictedRate) -> Severity:
+    """Return the severity of a finding whose fix surely gives this much.
+
+    A cause that takes little itself may hold back more.
+    """
+    if finding.severity is not Severity.LOW or made.low <= 0:
+        return finding.severity
+    sure = Severity.of(1 - made.before / made.low)
+    return sure if sure is Severity.HIGH else finding.severity
 
 
 def _of_step(told: Prediction) -> PredictedRate | Refused:

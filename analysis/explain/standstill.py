@@ -60,6 +60,7 @@ _FIX = {
     _COMMAND: "Look for why the command does not end, or give it a timeout",
     _COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
+_LOOKS_ONLY = (_ENDED, _COMMAND)  # whose fix is to find out why
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,11 @@ class Standstill:
         """Return it as a finding."""
         culprit = self.culprit
         fix = _FIX.get(culprit.kind, "") if culprit else ""
+        gives = (
+            "the training goes on" if culprit and fix and culprit.kind not in _LOOKS_ONLY else ""
+        )
         if culprit is not None and culprit.unfilled:
-            fix = _WHY_ENDED
+            fix, gives = _WHY_ENDED, ""
         if culprit is not None and culprit.kind == _COMMAND and culprit.call == _UNREAD:
             fix = _READ_IT
         return Finding(
@@ -145,6 +149,7 @@ class Standstill:
             place=culprit.place if culprit else "",
             more=_more(culprit) if culprit else [],
             evidence=[Evidence("no_step_s", "no step passed for", self.since_s, "s")],
+            gives=gives,
         )
 
 

@@ -110,7 +110,17 @@ def collection(
         called_share=float(records["wall"][called].sum()) / whole_ns,
         called_at=_most(records[called], main.names),
         frozen=_frozen(main),
+        every_steps=_every(step[long]),
     )
+
+
+def _every(steps: IntArray) -> int | None:
+    """Return the steps from each of these to the next; None: the distance varies, or is not known.
+
+    A share of the steps, of which some are left out, would be off by those.
+    """
+    gaps = np.diff(np.unique(steps))
+    return int(gaps[0]) if len(gaps) > 1 and (gaps == gaps[0]).all() else None
 
 
 def _frozen(main: Process) -> int | None:

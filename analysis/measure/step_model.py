@@ -140,6 +140,7 @@ class GarbageCollection:
             it is not known.
         frozen: Objects that gc.freeze had set aside at the end, which no collection looks at.
             Unit: objects. None: the run was cut.
+        every_steps: Steps from each one of 1 ms or more to the next. Unit: steps. None: that varies.
     """
 
     s: float
@@ -150,6 +151,7 @@ class GarbageCollection:
     called_share: float
     called_at: str = ""
     frozen: int | None = None
+    every_steps: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Statement
-from feedline.analysis.ledger.table import Ledger, LedgerRow
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.report import gain_phrases, phrases
@@ -130,7 +130,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
         whole[_OTHER_CODE] = unnamed_s
     if "loss" in whole and ledger is not None and ledger.step is not None:  # what they have of it
         whole["loss"] -= sum(
-            ledger.step.total_s(_in_loss(row))
+            _of_loss_s(ledger.step, row)
             for row in ledger.step.under(OTHER)
             if _called(row) in dict(known)
         )
@@ -184,7 +184,7 @@ def _costly(
     ]
     if stage == OTHER:
         known += [
-            (_called(row), row.s + ledger.step.total_s(_in_loss(row)))
+            (_called(row), row.s + _of_loss_s(ledger.step, row))
             for row in ledger.step.under(stage)
             if _called(row)
         ]
@@ -200,9 +200,10 @@ def _named_s(ledger: Ledger | None, known: Collection[str]) -> float:
     return sum(row.s for row in rows) + ledger.step.total_s(*within)
 
 
-def _in_loss(row: LedgerRow) -> str:
-    """Return where the same code stands between a forward pass and its backward pass."""
-    return f"loss/{row.where.partition('/')[2]}"
+def _of_loss_s(table: LedgerTable, row: LedgerRow) -> float:
+    """Return what the same code takes between a forward pass and its backward pass; 0: hardly any."""
+    loss_s = table.total_s(f"loss/{row.where.partition('/')[2]}")
+    return loss_s if loss_s >= _SMALL * row.s else 0.0
 
 
 def _called(row: LedgerRow) -> str:

@@ -56,6 +56,8 @@ def test_collections_of_garbage_are_no_time_of_the_code_in_which_they_happen():
     assert own_code.check(found).cost_s == pytest.approx(0.025)
     assert collecting(5.0).cost_s == pytest.approx(0.020)
     assert collecting(15.0) is None  # what remains of the first is told by no figure
+    # hardly any: the table's row of the function, which is not without it, has the same figure
+    assert collecting(0.2).message == own_code.check(found).message
 
 
 def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():

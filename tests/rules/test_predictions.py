@@ -291,6 +291,21 @@ def test_what_needs_hardware_must_cost_three_times_what_a_setting_does(cost_ms, 
     )
 
 
+@pytest.mark.parametrize(
+    ("low", "severity"), [(126.0, Severity.HIGH), (124.0, Severity.LOW), (101.0, Severity.LOW)]
+)
+def test_a_cause_whose_fix_surely_gives_a_fifth_of_the_step_is_grave(low, severity):
+    """Whatever it takes itself: workers that start again also stop what they had begun."""
+
+    def replay(change, interval=True):
+        return PredictedRate(100.0, 150.0, low, 180.0)
+
+    little = replace(too_few_workers.check(without_workers()), severity=Severity.LOW)
+    (told,) = predictions(without_workers(), replay, rate=100.0).attached([little])
+
+    assert told.severity is severity
+
+
 def test_no_prediction_lifts_a_finding_above_a_graver_one():
     low, high = (
         finding("epoch_restart", severity=Severity.LOW, after=400.0),

@@ -287,6 +287,14 @@ def test_collections_say_what_they_take_and_how_often_they_come():
     assert list(diagnose(facts)[0].claims) == ["other/gc"]
 
 
+def test_collections_as_far_apart_as_each_other_are_not_said_about():
+    """Nine in the 129 steps after the first are one in 14.3, though they come every 13."""
+    finding = garbage_collection.check(collecting(40.0, steps_share=9 / 129, every_steps=13))
+
+    assert finding.message.endswith(" every 13 steps") and "about" not in finding.message
+    assert [one.value for one in finding.evidence if one.id == "collecting_every"] == [13.0]
+
+
 def test_a_program_that_calls_gc_collect_is_shown_the_line():
     finding = garbage_collection.check(
         collecting(40.0, called_share=0.9, called_at="train.py:12", steps_share=1.0)

@@ -131,6 +131,7 @@ class NamedFunctions:
     freeing_s: float
 
 
+_HARDLY = 0.01  # of a function's time: not told apart, so that its row has the same figure
 _MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
 
 
@@ -146,6 +147,8 @@ def _in_each_step(step: StepSummary) -> OwnCode | None:
     of = stall.stages if stall is not None else step.garbage.stages if step.garbage else {}
     apart_s = sum(of.get(stage, 0.0) for stage in ("other", "loss"))
     most = max(own.functions, key=lambda one: one.s)
+    if stall is None and apart_s < _HARDLY * most.s:
+        return own
     apart = stall.function if stall is not None else name_of(most.name)
     functions = []
     for one in own.functions:

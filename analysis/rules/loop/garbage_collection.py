@@ -58,6 +58,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("garbage_share", "share of the step", cost_s / mean_s, SHARE),
             *_once(garbage),
             Evidence("longest_s", "the longest collection", garbage.longest_s, "s"),
+            *_regularly(garbage),
             Evidence(
                 "collecting_steps",
                 "share of the steps with a collection of 1 ms or more",
@@ -101,8 +102,9 @@ def _often(garbage: GarbageCollection) -> str:
     """Return ``: 41.0 ms about every 5 steps``; empty: no single collection takes a millisecond."""
     if not garbage.steps_share:
         return ""
-    every = round(1 / garbage.steps_share)
-    when = "in each step" if every == 1 else f"about every {counted(every, 'step')}"
+    every = garbage.every_steps or round(1 / garbage.steps_share)
+    about = "" if garbage.every_steps else "about "
+    when = "in each step" if every == 1 else f"{about}every {counted(every, 'step')}"
     return f": {seconds(_once(garbage)[0].value)} {when}"
 
 
@@ -112,6 +114,14 @@ def _once(garbage: GarbageCollection) -> list[Evidence]:
         return []
     what = "garbage collection, per step with one of 1 ms or more"
     return [Evidence("garbage_once_s", what, _cost_s(garbage) / garbage.steps_share, "s")]
+
+
+def _regularly(garbage: GarbageCollection) -> list[Evidence]:
+    """Return how far apart these steps are; nothing where that varies."""
+    if garbage.every_steps is None:
+        return []
+    what = "steps from one of them to the next"
+    return [Evidence("collecting_every", what, float(garbage.every_steps), "steps")]
 
 
 def _more(garbage: GarbageCollection) -> list[str]:
