@@ -64,7 +64,13 @@ if __name__ == "__main__":
     finally:
         open("ended.txt", "w").write("at the end of a training, which a trial is not")
 """
-measured = pytest.mark.quiet
+
+
+def measured(test):
+    """One of those that compare speeds; scripts/test has those of test_verify_fix.py."""
+    return pytest.mark.long(pytest.mark.quiet(test))
+
+
 SET = ["--set", "num_workers=2,persistent_workers=true"]
 
 
@@ -133,7 +139,7 @@ def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     assert "Predicted  " in out and "Measured   " in out and trial["verdict"].upper() in out
 
 
-@measured
+@pytest.mark.quiet
 def test_the_runs_stop_between_steps_and_leave_every_file_as_it_was(verified):
     folder, trial, _, before = verified
 

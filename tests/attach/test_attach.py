@@ -42,9 +42,9 @@ def said_by_itself(program: "subprocess.Popen[str]") -> list[float]:
     ],
 )
 def test_shares_are_those_of_the_programs_own_timers(workers, method, start, tmp_path):
-    program = start("slow_dataset.py", workers, method, 24, 5)
+    program = start("slow_dataset.py", workers, method, 18, 5)
 
-    seen = attach(program.pid, tmp_path, 20)
+    seen = attach(program.pid, tmp_path, 12)
     waited, made, slow, *_ = said_by_itself(program)
 
     low, high = ends(seen["sampled"]["main"], *INPUT)

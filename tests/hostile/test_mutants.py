@@ -10,7 +10,7 @@ from feedline.analysis.explain import build
 from feedline.cli import main
 
 
-@pytest.mark.parametrize("mutants", [30, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("mutants", [16, pytest.param(400, marks=pytest.mark.long)])
 def test_mutants_end_in_a_report_or_one_line(bases, mutants):
     done = subprocess.run(
         [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(mutants)],

@@ -31,7 +31,12 @@ def start_method(request):
 
 
 @pytest.mark.parametrize(
-    "kind", [pillow_loaders.PILLOW_V1, *opencv_loader.LOADERS], ids=lambda kind: kind.name
+    "kind",
+    [
+        pillow_loaders.PILLOW_V1,
+        *(pytest.param(one, marks=pytest.mark.long) for one in opencv_loader.LOADERS),
+    ],
+    ids=lambda kind: kind.name,
 )
 def test_workers_start_by_fork_and_by_spawn(kind, start_method, task, loader_of):
     assert sorted(index for batch in indices(loader_of(kind, task)) for index in batch) == list(

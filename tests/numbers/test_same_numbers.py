@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parent / "training.py"
         ("fork", 0, "eager"),
         ("fork", 2, "eager"),
         ("spawn", 2, "eager"),
-        ("forkserver", 2, "eager"),
+        pytest.param("forkserver", 2, "eager", marks=pytest.mark.long),
         ("fork", 0, "compiled"),
     ],
 )

@@ -16,6 +16,15 @@ from planted.own import own
 from truth import one_number
 
 SHORT = {fault.name: fault for fault in FAULTS if fault.short}
+#: Each has another of the same part of a training beside it, which takes less.
+LONG = (
+    "arrays_in_the_queue",
+    "graphs_kept",
+    "log_flushed",
+    "recompiled_lengths",
+    "shuffle_buffer",
+    "tars_not_split",
+)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +61,9 @@ def recorded(warm_python, fault: Fault, side: Side, cache: Path, folder: Path) -
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in SHORT]
+)
 def test_the_first_finding_names_the_planted_fault(warm_python, name, cache, tmp_path):
     fault = SHORT[name]
 

@@ -36,7 +36,7 @@ FAULTS = {
 }
 
 
-SLOW = ("format", "pickled")
+SLOW = ("format", "pickled", "scratch_array")
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ class Buffered(IterableDataset):
         yield from (torch.full((4,), float(number)) for number in range(64))
 
 
-@pytest.mark.parametrize("stay", [False, True])
+@pytest.mark.parametrize("stay", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_first_batch_that_takes_long_is_the_streams_own_whether_workers_stay_or_not(
     tmp_path, stay
 ):

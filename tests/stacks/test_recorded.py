@@ -14,7 +14,12 @@ from feedline.profiler.store.stack_format import LOG, helper_of
 
 
 @pytest.mark.parametrize(
-    "method", ["none", "fork", "spawn", pytest.param("forkserver", marks=pytest.mark.long)]
+    "method",
+    [
+        "none",
+        "fork",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("spawn", "forkserver")),
+    ],
 )
 def test_a_function_of_the_dataset_is_seen_where_it_runs(recorded, tmp_path, method):
     assert recorded(method, "sum").returncode == 0

@@ -43,6 +43,16 @@ from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, split_run
 TESTS = Path(__file__).resolve().parents[1]
 STORED = [TESTS / "golden" / "runs", TESTS.parent / "docs" / "recorded"]
 WORKERS = (0, 1, 2, 4)
+#: Others of the same kind are asked quickly.
+LONG = (
+    "runs-h200",
+    "runs-h100",
+    "runs-killed",
+    "runs-sweep",
+    "digits-",
+    "decode-bound",
+    "cold-storage",
+)
 #: Why a report predicts nothing for a finding though its fix could be replayed.
 OF_REPORTS = {f"{one.message.removesuffix('.')}." for one in (_TOO_LITTLE, _NOT_REPLAYED, _SET_UP)}
 
@@ -60,7 +70,7 @@ def trainings() -> list[Path]:
 
 def as_parameter(path: Path):
     name = "-".join(path.relative_to(TESTS.parent).parts[2:])
-    slow = name.startswith(("runs-h200", "runs-h100", "runs-killed", "runs-sweep", "digits-32"))
+    slow = name.startswith(LONG)
     return pytest.param(path, id=name, marks=[pytest.mark.long] * slow)
 
 

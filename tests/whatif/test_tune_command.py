@@ -74,7 +74,7 @@ def test_the_tables_fit_into_80_columns_and_say_what_the_json_says(tuned):
     assert found["best"]["settings"]["num_workers"] == 2 and found["refused"] is None
     assert found["best"]["predicted"]["from"] == pytest.approx(81.0, abs=0.1)
     assert f"{found['best']['predicted']['to']:.0f}" in tuned.text
-    assert "  1 worker (now)  " in tuned.text
+    assert "  1 worker (now 81.0)  " in tuned.text, "the bar is of one that stays between epochs"
     assert 0 < found["took_s"] < MOST_S and found["tried"] >= 10
 
 
