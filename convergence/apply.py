@@ -1,8 +1,11 @@
 """The fixes requested with ``--fix``."""
 
 import functools
+import inspect
+import math
 import threading
 import weakref
+from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
+from torch.utils.hooks import RemovableHandle
 
 from feedline.convergence.fix import (
     Fix,
@@ -97,6 +101,11 @@ class _ModelDepth(threading.local):
     inside = 0
 
 
+def _base_rates(groups: list[dict[str, Any]]) -> list[float]:
+    """Return the rate of each group before any scheduler changed it."""
+    return [float(group.get("initial_lr", group.get("lr", math.nan))) for group in groups]
+
+
 class FixInjector:
     """The hooks of one training, patched into torch.
 
@@ -116,6 +125,10 @@ class FixInjector:
         self._made: list[tuple[str, Callable[[torch.optim.Optimizer], None]]] = []
         self._rates: list[tuple[str, Callable[[TrainingProgress], float]]] = []
         self._make: tuple[str, _MakeOptimizer] | None = None
+        self._making = (
+            False  # an optimizer in place of torch's, which may itself be made of torch's
+        )
+        self._hooks: list[RemovableHandle] = []  # on optimizers
         self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._changed: dict[int, RateChanges] = {}
         self._depth = _ModelDepth()
@@ -142,14 +155,15 @@ class FixInjector:
                 self._patch_class(patches, name)
         if self._made:
             self._patch_init(patches)
-        hooks = [
+        self._hooks += [
             torch_optimizer.register_optimizer_step_pre_hook(self._before_update),
             torch_optimizer.register_optimizer_step_post_hook(self._after_update),
         ]
 
         def undo() -> None:
-            for hook in hooks:
+            for hook in self._hooks:
                 hook.remove()
+            self._hooks.clear()
 
         return undo
 
@@ -246,10 +260,11 @@ class FixInjector:
 
         made_types: list[type] = []
 
-        class Kind(type(original)):  # type: ignore[misc]
+        class Kind(ABCMeta):
             """The class of an optimizer that replaces one of torch.
 
-            isinstance checks for torch's class still hold.
+            isinstance checks for torch's class still hold, and a class of the program may inherit
+            from it and from an abstract class.
             """
 
             def __instancecheck__(cls, instance: object) -> bool:
@@ -264,16 +279,22 @@ class FixInjector:
                 or self._make is None
             ):
                 return object.__new__(cls)  # a class of the program's own
+            if self._making:
+                return original(params, *args, **kwargs)
             fix, make = self._make
             params = list(params)
+            self._making = True
             try:
-                optimizer = make(
-                    original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))}
-                )
+                usual = inspect.signature(original).parameters["lr"].default
+                given = {**kwargs, **dict(zip(("lr",), args, strict=False))}
+                optimizer = make(original, params, {"lr": usual, **given})
             except Exception as error:
                 self._fail(fix, error)
                 return original(params, *args, **kwargs)
+            finally:
+                self._making = False
             made_types.append(type(optimizer))
+            self._watch_loads(fix, optimizer)
             return optimizer
 
         replacement = Kind(
@@ -292,8 +313,26 @@ class FixInjector:
             for name, act in self._made:
                 with self._guarded(name):
                     act(optimizer)
+                    self._watch_loads(name, optimizer)
 
         patches.set(torch.optim.Optimizer, "__init__", __init__)
+
+    def _watch_loads(self, fix: str, optimizer: torch.optim.Optimizer) -> None:
+        """Say of a fix that sets the rate that it does not act, if the program loads another one.
+
+        That of a checkpoint that was made with the fix is the same.
+        """
+
+        def loading(into: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+            with self._guarded(fix):
+                own, loaded = _base_rates(into.param_groups), _base_rates(state["param_groups"])
+                if own != loaded:
+                    raise ValueError(
+                        f"the program loads the state of an optimizer, and with it the learning "
+                        f"rate {loaded[0]:g} in place of {own[0]:g}: train from scratch"
+                    )
+
+        self._hooks.append(optimizer.register_load_state_dict_pre_hook(loading))
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised

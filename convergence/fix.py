@@ -266,12 +266,23 @@ def groups_at_rate(params: Any, arguments: dict[str, Any], lr: float) -> list[di
 
     Args:
         params: as the program gave them to its optimizer: tensors, (name, tensor) pairs, or groups.
-        arguments: of its optimizer, by name.
+        arguments: of its optimizer, by name; ``lr`` also where the program left it at torch's.
         lr: the new rate, in place of the ``lr`` among ``arguments``.
+
+    Raises:
+        ValueError: the program's optimizer maximizes, which another would turn round.
     """
     entries = list(params.values() if isinstance(params, dict) else params)
-    if not entries or not isinstance(entries[0], dict):
+    grouped = bool(entries) and isinstance(entries[0], dict)
+    if any(given.get("maximize") for given in [arguments, *(entries if grouped else [])]):
+        raise ValueError(
+            "the program's optimizer is made with maximize=True: another one is not put in its place"
+        )
+    if not grouped:
         return [{"params": entries}]
+    of_groups = [group["lr"] for group in entries if "lr" in group]
+    # what the program gave its optimizer, unless no group has it
+    base = max(of_groups) if len(of_groups) == len(entries) else arguments.get("lr")
     groups = []
     for group in entries:
         kept: dict[str, Any] = {
@@ -279,8 +290,8 @@ def groups_at_rate(params: Any, arguments: dict[str, Any], lr: float) -> list[di
             if isinstance(group["params"], torch.Tensor)
             else list(group["params"])
         }
-        if "lr" in group and arguments.get("lr"):
-            kept["lr"] = lr * group["lr"] / arguments["lr"]
+        if "lr" in group and base:
+            kept["lr"] = lr * group["lr"] / base
         if group.get("weight_decay", None) == 0:
             kept["weight_decay"] = 0.0
         groups.append(kept)

@@ -183,6 +183,14 @@ def is_traced() -> bool:
     return torch._C._get_tracing_state() is not None
 
 
+def is_transformed() -> bool:
+    """Return whether this thread is inside a transform of torch.func, such as vmap.
+
+    Its tensors have no memory of their own.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def is_profiled() -> bool:
     """Return whether the program runs torch.profiler or autograd's profiler."""
     profiler: Any = torch.autograd.profiler

@@ -32,11 +32,17 @@ _NOISE_ERRORS = 3.0
 #: docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1
 #: / sqrt(n) of it.
 _OF_LOSS, _OF_FALL, _OF_ACCURACY = 0.10, 0.04, 0.04
+#: Times the batch, below which a sum cannot be told from the noise of the first losses.
+_SUM_TIMES = 1.5
 #: Recalibration closes the gap where it closes this share of it.
 _CLOSED_SHARE = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much
 #: of what they saw is a younger model.
 FEW_UPDATES = 100
+_MEAN_LOSS = (
+    "a training loss that is a mean over the samples of an update: this one grows with the batch, "
+    "as a sum does"
+)
 _Kind = tuple[str, bool, str, list[Evidence]]
 
 
@@ -176,6 +182,25 @@ class _Group:
         return max(0.0, float(np.mean(falls))) if falls else 0.0
 
 
+def grows_with_batch(small: Sequence[TrainingRecord], large: Sequence[TrainingRecord]) -> bool:
+    """Tell whether the training loss is larger for a larger batch, as a sum over its samples is.
+
+    Before the first update the model is as good whatever the batch: its loss is then nearer to that
+    of the small batch times the ratio of the batches than to that of the small batch.
+    """
+    starts, batches = [], []
+    for runs in (small, large):
+        losses = [run.curves[TRAIN].values for run in runs if TRAIN in run.curves]
+        first = [float(values[0]) for values in losses if len(values)]
+        batch = runs[0].batch
+        if not first or not batch or not min(first) > 0:
+            return False
+        starts.append(float(np.mean(first)))
+        batches.append(batch)
+    times = batches[1] / batches[0]
+    return bool(times >= _SUM_TIMES and starts[1] / starts[0] > math.sqrt(times))
+
+
 @dataclass(frozen=True)
 class _CurveDifference:
     """A measure of two groups at equal samples.
@@ -303,8 +328,14 @@ def _against(reference: _Group, other: _Group) -> list[LossVerdict]:
     if not samples:
         message = "one of the runs recorded no samples"
         return [_compared(reference, other, LossKind.UNKNOWN, message, needs=needs)]
-    train = _difference(TRAIN, reference, other, samples)
-    held = _held_out(reference, other, samples)
+    summed = grows_with_batch(reference.runs, other.runs)
+    train = None if summed else _difference(TRAIN, reference, other, samples)
+    held = _held_out(reference, other, samples, losses_too=not summed)
+    if summed:
+        needs.append(_MEAN_LOSS)
+    if summed and held is None:
+        message = "the training losses of the two batches cannot be compared"
+        return [_compared(reference, other, LossKind.UNKNOWN, message, needs=needs)]
     lag = _lag(reference, other, samples, held)
     return [
         _compared(reference, other, kind, message, evidence, needs, samples, suspected)
@@ -402,17 +433,25 @@ def _measures(group: _Group) -> list[str]:
     ]
 
 
-def _held_out(reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
+def _held_out(
+    reference: _Group, other: _Group, samples: float, losses_too: bool = True
+) -> _CurveDifference | None:
     """Return the measure on held-out data.
 
     It is an accuracy before a loss, which overfitting raises without harm.
+
+    Args:
+        reference: the smaller batch.
+        other: the larger one.
+        samples: after which they are compared.
+        losses_too: also losses; without, they may be sums over a batch, as that of the training is.
     """
     losses = [
         name
         for name in reference.runs[0].curves
         if _is_held_out(name) and not is_higher_better(name) and _RECALIBRATED not in name
     ]
-    for name in [*_measures(reference), _EVAL, *losses]:
+    for name in [*_measures(reference), *([_EVAL, *losses] if losses_too else [])]:
         if (difference := _difference(name, reference, other, samples)) is not None:
             return difference
     return None

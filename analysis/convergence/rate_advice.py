@@ -16,6 +16,7 @@ from feedline.analysis.convergence.advice import (
     optimizer_kinds,
     verdict_of,
 )
+from feedline.analysis.convergence.loss_kinds import grows_with_batch
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.formatting import count, number
 from feedline.analysis.intervals import FloatArray
@@ -124,6 +125,8 @@ def _rule(case: AdviceCase) -> tuple[str, str]:
         return "", ""
     if is_adaptive(case.run):
         factor, fix, name = math.sqrt(times), f"lr_rule=sqrt:{times:.3g}", "sqrt rule"
+    elif case.reference is not None and grows_with_batch([case.reference], [case.run]):
+        return "", ""  # so does its gradient, and with it each step
     elif case.noise.value:
         factor = min(times, (1 + case.noise.value / base) / (1 + case.noise.value / (times * base)))
         name = "noise-scale rule"

@@ -87,7 +87,7 @@ def of_run(run: Run) -> TrainingRecord:
         why=why or _why_no_norms(setup) if norms is None else "",
         setup=setup,
         ranks=ranks,
-        batch=_batch(loss),
+        batch=_batch(loss, _updates_of_step(setup)),
         samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0))))
         * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
@@ -124,12 +124,22 @@ def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
     )
 
 
-def _batch(loss: Curve | None) -> float | None:
+def _updates_of_step(setup: dict[str, object]) -> int:
+    """Return how many optimizers update in a step, each on the same samples; 1 where unknown."""
+    updates, steps = int(str(setup.get("updates", 0))), int(str(setup.get("steps", 0)))
+    return max(1, round(updates / steps)) if steps else 1
+
+
+def _batch(loss: Curve | None, updates_of_step: int = 1) -> float | None:
     """Return samples per update, median, of all ranks."""
     if loss is None or len(loss.updates) < 2:
         return None
-    apart = np.diff(loss.updates) > 0
-    each = np.diff(loss.samples)[apart] / np.diff(loss.updates)[apart]
+    samples, updates = loss.samples, loss.updates / updates_of_step
+    if updates_of_step > 1:  # a loss before each update of a step: the first one's
+        first = np.flatnonzero(np.diff(samples, prepend=-1.0) > 0)
+        samples, updates = samples[first], updates[first]
+    apart = np.diff(updates) > 0
+    each = np.diff(samples)[apart] / np.diff(updates)[apart]
     usual = float(np.median(each)) if len(each) else 0.0
     return usual if usual > 0 else None
 

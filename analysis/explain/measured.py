@@ -46,7 +46,7 @@ from feedline.analysis.measure.certainty import (
 )
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.crops import cut_first
-from feedline.analysis.measure.feeding import together
+from feedline.analysis.measure.feeding import take_turns, together
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
     Cpus,
@@ -67,7 +67,7 @@ from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
-from feedline.analysis.predict.starts import staying_cpu_s
+from feedline.analysis.predict.starts import settling_cpu_s, staying_cpu_s
 from feedline.analysis.ranks import comparison
 from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
 from feedline.profiler import masks
@@ -358,7 +358,8 @@ def _facts(
     if step is None or rank.steps is None:
         return None
     feeding = [loader for loader in loaders if loader.role == "training"]
-    training = together(feeding)
+    in_turn = len(feeding) > 1 and take_turns(rank.rank.main)
+    training = together(feeding, in_turn)
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
     glibc, pace = glibc_version(manifest), rank_metrics.throughput(rank)
     facts = RuleInputs(
@@ -387,6 +388,7 @@ def _facts(
         making=rank.steps.making,
         unseen=unseen(rank),
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
+        settling_s=settling_cpu_s(rank.makers),
         glibc=glibc,
         order_s=batch_making.order_s(rank, epochs),
         same_samples=batch_making.same_samples(rank),
@@ -396,11 +398,13 @@ def _facts(
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,
         comm_parts=compared.parts if compared else {},
-        ddp=_reduces_by_ddp(compared, manifest.training.get("ddp_hook") is True),
+        ddp=compared is not None and compared.ddp,
+        sharded=compared is not None and compared.sharded,
         shown=rank.rank.number,
         code=code,
         killed=killed,
-        several_loaders=len(feeding) > 1,
+        several_loaders=len(feeding) > 1
+        and not (in_turn and training is not None and "num_workers" in training.settings),
     )
     return _completed(facts, source)
 
@@ -429,21 +433,6 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
-
-
-_MOST = 0.5  # of the bytes that are all-reduced in backward
-
-
-def _reduces_by_ddp(compared: Compared | None, hook: bool) -> bool:
-    """Tell whether DistributedDataParallel sends most of what is all-reduced in backward.
-
-    Args:
-        hook: it has one in Python, which sends its buckets: none is seen to be one.
-    """
-    share = compared.buckets_share if compared is not None else None
-    if share is None:
-        return False
-    return share >= _MOST or not share and hook
 
 
 _HARDLY = 0.1  # of what the shown rank evaluates: less on another is none

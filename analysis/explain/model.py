@@ -180,7 +180,8 @@ class KernelTime:
         name: Of the kernel.
         count: How many ran.
         total_s: Their durations summed; those that overlap count twice. Unit: s.
-        busy_share: total_s divided by the time that the device was busy in the steps. Unit: 1.
+        busy_share: Share (0 to 1) of the time in which the device was busy in the steps. Kernels
+            that ran at once, on several streams or devices, count once. Unit: 1.
         communication: true: it moves bytes between ranks.
         operator: The operator that launched most of it; empty: the trace does not say.
     """

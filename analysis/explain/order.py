@@ -225,9 +225,13 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
     part, whole = claims[first.rule_id], claims[second.rule_id]
     if time is not whole_time and (_lies_within(part, whole) or _lies_within(whole, part)):
         return time > whole_time
-    # workers that have nothing to do wait for no sample: cheaper ones would hide it
-    if time is Time.IDLE and whole_time is Time.WORK and _is_made_of(part, whole):
+    # workers that have nothing to do wait for no sample: cheaper ones would hide it, also if what
+    # makes them dear is a call that is known to be slow
+    times = rule.time, whole_rule.time
+    if times == (Time.IDLE, Time.WORK) and _is_made_of(part, whole):
         return True
+    if times == (Time.WORK, Time.IDLE) and _is_made_of(whole, part):
+        return _is_part(part, whole)
     if whole_time is Time.IDLE and time is Time.WORK:
         return _is_part(part, whole)
     easier = rule.effort.value <= whole_rule.effort.value

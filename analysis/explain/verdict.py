@@ -43,6 +43,11 @@ _UNEXPLAINED = Sentence(
     part=PERCENT,
     whole=NAME,
 )
+_UNEXPLAINED_ON_HOST = Sentence(
+    "{part} of {whole} is unexplained: no operator ran, and the trace does not show why.",
+    part=PERCENT,
+    whole=NAME,
+)
 _UNKNOWN = Sentence("What limits this run is unknown: no rule applies to it.")
 _ONLY_INFERS = Sentence(
     "No training was seen: no backward pass, no optimizer update. Steps are the loader's batches."
@@ -197,4 +202,5 @@ def _unexplained(facts: TraceFacts, top: Finding) -> str:
     told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
     if Severity.of(part) is Severity.INFO or part < told:
         return ""
-    return _UNEXPLAINED(part=part, whole=facts.whole)
+    says = _UNEXPLAINED if facts.shown.gpu.span_ns else _UNEXPLAINED_ON_HOST
+    return says(part=part, whole=facts.whole)

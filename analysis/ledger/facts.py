@@ -70,12 +70,16 @@ class RuleInputs:
         comm_parts: by rank, where ranks were compared.
         ddp: DistributedDataParallel sends most of what the ranks all-reduce in backward, as far as
             that is known.
+        sharded: what is reduce-scattered in backward is known to be gradients, and what is gathered
+            parameters.
         certainty: of the share of the input (None: not computed).
         shown: number of the rank (None: not known).
         making: functions of the program that make its batches (None: not known, or a loader does).
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
         staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these
             did not.
+        settling_s: CPU seconds that a batch would still take for page faults in workers that stay
+            between passes, if these become fewer there; 0: they do not.
         glibc: version of its malloc, if the program has it as it is, without settings in the
             environment; () if not.
         closures: whether updates call closures, whose own code is in the stage "optimizer".
@@ -110,7 +114,8 @@ class RuleInputs:
         not_evaluating: other ranks, where only the shown one evaluates; 0: there are none, or some do.
         killed: the worker whose end was that of the training; None: there was none.
         several_loaders: more than one loader feeds the steps: which of them they wait for, and how
-            many workers each needs, is not known.
+            many workers each needs, is not known. Loaders that take turns, with as many workers
+            each, are as one.
     """
 
     throughput: Throughput
@@ -133,10 +138,12 @@ class RuleInputs:
     comm: Communication | None = None
     comm_parts: dict[int, RankParts] = field(default_factory=dict)
     ddp: bool = False
+    sharded: bool = False
     certainty: Certainty | None = None
     making: Making | None = None
     unseen: Unseen | None = None
     staying_s: float = 0.0
+    settling_s: float = 0.0
     glibc: tuple[int, ...] = ()
     main_queued_share: float | None = None
     ledger: Ledger | None = None
@@ -358,6 +365,7 @@ class Exposed:
         place: file and line of the program that call what takes most, outside of forward and
             backward; empty: unknown.
         ddp: DistributedDataParallel is known to all-reduce gradients.
+        sharded: FSDP is known to scatter gradients and gather parameters.
     """
 
     rank: int
@@ -371,6 +379,7 @@ class Exposed:
     evidence: list[Evidence]
     place: str = ""
     ddp: bool = False
+    sharded: bool = False
 
 
 @dataclass(frozen=True)

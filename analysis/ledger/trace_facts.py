@@ -22,7 +22,8 @@ from feedline.analysis.traces.trace_budget import StepBudget
 
 _MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
-#: Ranges of DistributedDataParallel, in Python and of its reducer.
+#: Ranges of FSDP, the first and the second; of DistributedDataParallel, in Python and of its reducer.
+_OF_FSDP = re.compile(r"FullyShardedDataParallel\b|FSDP::")
 _OF_DDP = re.compile(r"DistributedDataParallel\b|torch\.distributed\.ddp\.")
 _ALL_RANKS = [
     "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz "
@@ -228,6 +229,7 @@ def _exposed(facts: TraceFacts) -> Exposed:
             ),
         ],
         ddp=any(_OF_DDP.match(row.name) for row in facts.shown.calls),
+        sharded=any(_OF_FSDP.match(row.name) for row in facts.shown.calls),
     )
 
 

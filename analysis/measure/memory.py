@@ -19,6 +19,8 @@ from feedline.profiler.store.segment_reader import Process
 
 _WARM_UP = 0.3  # of the steps: allocators, caches and queues fill
 _FEWEST, _FEWEST_LOOKS = 8, 6  # readings of the main process, and of workers, after that
+#: The same where what is kept was seen: graphs of past steps that are still there.
+_FEWEST_PROVEN, _PROOF = 4, (Holder.GRAPHS,)
 _FEWEST_STEPS = 20
 _LEAST_S = 2.0
 #: Less is noise: of bytes, and of what the process had.
@@ -231,7 +233,8 @@ def _growth(
 
     What holds it is a proof of its own: what workers copy comes to an end, and is told as well.
     """
-    if len(series[0]) < (_FEWEST if who == "main" else _FEWEST_LOOKS):
+    fewest = _FEWEST if who == "main" else _FEWEST_LOOKS
+    if len(series[0]) < (_FEWEST_PROVEN if held is not None and held.holder in _PROOF else fewest):
         return None
     made, values = _thinned(series)
     span = float(made[-1] - made[0])

@@ -24,7 +24,7 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import Main, main_process
 from feedline.analysis.predict.recorded_input import RecordedInput, Shares
-from feedline.analysis.predict.starts import Starts, settling_cpu_s, starts, warm_up, warming
+from feedline.analysis.predict.starts import Starts, starts, warm_up, warming
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
 
@@ -293,7 +293,7 @@ def _restarting_s(begins: Starts, workers: int) -> float:
 def _staying_s(rank: RankMetrics, facts: RuleInputs, fetches: Records) -> float:
     """Return the CPU seconds that a batch would take more in workers that stayed."""
     in_later_passes = float((fetches["number"] >> 32 > 0).mean())
-    return facts.staying_s * in_later_passes - settling_cpu_s(rank.makers)
+    return facts.staying_s * in_later_passes - facts.settling_s
 
 
 def _batches(fetches: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:

@@ -42,7 +42,8 @@ class Timeline:
         dtype: of most bytes.
         numbers: int64 [steps]: the step of the first rank in which it ends.
         rows: int64 [steps, buckets]: of ``CollectiveTable``; empty where nothing was measured.
-        gradients: bool [buckets]: all-reduced in backward.
+        gradients: bool [buckets]: all-reduced in backward; of those, DistributedDataParallel's where
+            any are known to be its.
     """
 
     ready: IntArray
@@ -99,9 +100,12 @@ def cut_timeline(together: CrossRank, first: int = 0) -> Timeline:
         names = sorted(
             {operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]}
         )
+        beyond = (
+            "DistributedDataParallel's buckets" if ranks[0].table["bucket"].any() else "backward"
+        )
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are "
-            f"{', '.join(names)} outside backward: "
+            f"{', '.join(names)} outside {beyond}: "
             "only data-parallel all-reduces can be replayed"
         )
     return _cut(together, usual, numbers, gradients)
@@ -170,13 +174,16 @@ def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[In
 
 
 def _gradients(first: Collectives, matched: CollectiveTable, shape: IntArray) -> np.ndarray:
-    phase = np.zeros(len(matched.group), np.int64)
+    phase, sent = np.zeros(len(matched.group), np.int64), np.zeros(len(matched.group), bool)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
+    sent[row[row >= 0]] = first.table["bucket"][row >= 0]
     reduced = np.array(
         [operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool
     )
-    return reduced & (phase[shape] == BACKWARD)
+    inside = reduced & (phase[shape] == BACKWARD)
+    by_ddp = inside & sent[shape]
+    return by_ddp if by_ddp.any() else inside
 
 
 def _cut(

@@ -42,6 +42,7 @@ _LINKS = (2.0, 10.0)  # times as fast
 _BUCKETS_MIB = (10.0, 100.0)  # the default is 25
 _ACCUMULATE = 4
 _GB = 1e9
+_MOST = 0.5  # of the bytes that are all-reduced in backward
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,17 @@ class Compared:
         communication: of all ranks.
         parts: by rank.
         notes: what is missing, and why.
-        buckets_share: share (0 to 1) of the bytes all-reduced in backward that are buckets of
-            DistributedDataParallel. None: none are all-reduced there.
+        ddp: DistributedDataParallel is known to send most of what is all-reduced in backward.
+            Activations of tensor parallelism are all-reduced there as well.
+        sharded: what is reduce-scattered in backward is gradients, and what is gathered
+            parameters (``_is_sharded``).
     """
 
     communication: Communication
     parts: dict[int, RankParts]
     notes: list[str]
-    buckets_share: float | None = None
+    ddp: bool = False
+    sharded: bool = False
 
 
 def compare_collectives(
@@ -70,6 +74,7 @@ def compare_collectives(
     link_bytes_per_s: float | None = None,
     nccl_lines: Iterable[str] = (),
     cpus: Mapping[int, RankCpu] | None = None,
+    hook: bool = False,
 ) -> Compared | None:
     """Compare the ranks of a run; None: fewer than two ranks, or no collective.
 
@@ -83,12 +88,14 @@ def compare_collectives(
         nccl_lines: output with NCCL_DEBUG=INFO.
         cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some
             missing: it is taken to have enough.
+        hook: DistributedDataParallel has one in Python, which sends its buckets.
     """
     if not any(len(rank.table) for rank in ranks) or len(_expected(ranks)) < 2:
         return None
     together = combine(ranks)
+    ddp = _reduces_by_ddp(ranks, hook)
     lates, predictions = (
-        _across(together, dict(costs or {}), first, ceilings, dict(cpus or {}))
+        _across(together, dict(costs or {}), first, ceilings, dict(cpus or {}), ddp)
         if together.comparable
         else ([], [])
     )
@@ -104,19 +111,33 @@ def compare_collectives(
         comm,
         {rank: mean_parts(part, first) for rank, part in together.partitions.items()},
         notes,
-        _buckets_share(ranks),
+        ddp,
+        _is_sharded(ranks),
     )
 
 
-def _buckets_share(ranks: Sequence[Collectives]) -> float | None:
-    """Return ``Compared.buckets_share``."""
+def _reduces_by_ddp(ranks: Sequence[Collectives], hook: bool) -> bool:
+    """Return ``Compared.ddp``; what a hook in Python sends is not seen to be a bucket."""
     sent = buckets = 0
     for rank in ranks:
         reduced = np.array([operation(name) == "all_reduce" for name in rank.names] or [False])
         inside = reduced[rank.table["name"]] & (rank.table["phase"] == BACKWARD)
         sent += int(rank.table["nbytes"][inside].sum())
         buckets += int(rank.table["nbytes"][inside & rank.table["bucket"]].sum())
-    return buckets / sent if sent else None
+    return sent > 0 and (buckets >= _MOST * sent or not buckets and hook)
+
+
+def _is_sharded(ranks: Sequence[Collectives]) -> bool:
+    """Tell whether ranks hold shards of the parameters, as with FSDP.
+
+    Gradients are then scattered in backward. Sequence parallelism scatters activations in forward
+    too, and what is gathered to be compared, beside DistributedDataParallel, is none of either.
+    """
+    scattering = set()
+    for rank in ranks:
+        scatters = np.array([operation(name) == "reduce_scatter" for name in rank.names] or [False])
+        scattering |= set(rank.table["phase"][scatters[rank.table["name"]]].tolist())
+    return scattering == {BACKWARD} and not any(rank.table["bucket"].any() for rank in ranks)
 
 
 def describe_communication(
@@ -196,8 +217,12 @@ def _across(
     first: int,
     ceilings: Ceilings | None,
     cpus: dict[int, RankCpu],
+    ddp: bool,
 ) -> tuple[list[LateRank], list[Prediction]]:
-    """Return the late ranks, and answers of the replay."""
+    """Return the late ranks, and answers of the replay.
+
+    How gradients are sent is asked only if they are known to be what is sent (``Compared.ddp``).
+    """
     late_ranks = blame.list_late_ranks(blame.blame_steps(together, first), together.ranks, first)
     lates = [
         replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late
@@ -225,7 +250,7 @@ def _across(
         asked,
         late,
         replay.micro_batch_seconds(together.ranks, first),
-        backward_passes(together.ranks[0], buckets),
+        backward_passes(together.ranks[0], buckets) if ddp else None,
     )
 
 
@@ -247,7 +272,7 @@ def _sharing(
 
 
 def _questions(
-    asked: replay.BucketReplay, late: Prediction, micro_s: replay.FloatArray, passes: int = 1
+    asked: replay.BucketReplay, late: Prediction, micro_s: replay.FloatArray, passes: int | None = 1
 ) -> list[Prediction]:
     """List what a report answers, the run itself first.
 
@@ -256,11 +281,13 @@ def _questions(
         late: the answer without the rank that is always late, or without any late one.
         micro_s: as of ``WhatIf.accumulate``.
         passes: backward passes per step; with more than one the program accumulates gradients.
+            None: what is sent is not known to be gradients.
     """
+    whatever = [asked.as_it_was(), late, *(asked.faster_link(times) for times in _LINKS)]
+    if passes is None:
+        return whatever
     return [
-        asked.as_it_was(),
-        late,
-        *(asked.faster_link(times) for times in _LINKS),
+        *whatever,
         asked.half_gradients(),
         *(asked.bucket_size(mib) for mib in _BUCKETS_MIB),
         *([asked.no_sync(passes)] if passes > 1 else [asked.accumulate(_ACCUMULATE, micro_s)]),
@@ -345,6 +372,7 @@ def compare_recorded(
         hints.link_bytes_per_s,
         hints.nccl_lines,
         cpus,
+        hook=shown.rank.manifest.training.get("ddp_hook") is True,
     )
     if comparison is not None:
         notes.extend(comparison.notes)

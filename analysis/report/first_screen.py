@@ -31,6 +31,7 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.palette import family
 from feedline.analysis.rules import BY_ID
 
+_MORE = 1.01  # times the rate: what gives less is no change to make
 _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
@@ -42,7 +43,7 @@ _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
 _BETWEEN_RANKS = "comm/"
-_REST, _OTHER_CODE = "the rest", "other code"
+_REST, _OTHER_CODE = "the rest", "loop code"
 #: Stages whose names say too little without their description.
 _SHOWN_AS = {"gradients": "zero_grad, clipping"}
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
@@ -156,7 +157,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
         rows += [bar(part, part_s, part, inside=True) for part, part_s in parts]
     if rest_s >= _SMALL * total:
         rows.append(Bar(_REST, _figures(rest_s, total, scale), rest_s / total))
-    return Bars(tuple(rows), ("", "", "GPU") if on_gpu else ())
+    return Bars(tuple(rows), ("step", "", "GPU") if on_gpu else ())
 
 
 def _parts(inside: dict[str, float], least_s: float) -> list[tuple[str, float]]:
@@ -262,6 +263,8 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
         if finding is top or finding.severity is Severity.INFO or not _action(finding):
             continue
+        if _gives_nothing(finding):
+            continue
         if COVERED_BY.get(finding.rule_id) in told:
             continue
         if any(_is_told_by(finding, other) for other in shown):
@@ -272,6 +275,12 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     rows = [_other(finding, top, mean_s) for finding in asking[:_OTHERS]]
     filled = [any(column) for column in zip(*rows)]
     return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
+
+
+def _gives_nothing(finding: Finding) -> bool:
+    """Return whether the fix is predicted to leave the rate as it is."""
+    told = finding.predicted
+    return told is not None and told.after < _MORE * told.before
 
 
 def _comes_alone(top: Finding) -> bool:

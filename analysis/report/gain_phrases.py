@@ -36,7 +36,7 @@ def rates(gained: Gain) -> str:
     both = f"{rate(gained.before)} -> {rate_after(gained)} {gained.unit}"
     if gained.low is None or gained.high is None:
         return both
-    none = ", perhaps none" if gained.low <= gained.before else ""
+    none = ", perhaps no gain" if gained.low <= gained.before else ""
     return f"{both} ({rate(gained.low)} to {rate(gained.high)}{none})"
 
 

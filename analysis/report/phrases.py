@@ -154,7 +154,7 @@ def whole_fix(finding: Finding) -> str:
     """Say what to change, where and on which condition, and what else would do; empty: nothing."""
     if not finding.fix:
         return ""
-    where = ", ".join(filter(None, (finding.place, finding.condition)))
+    where = ", ".join(filter(None, (place_beside(finding), finding.condition)))
     first = f"{finding.fix.removesuffix('.')} ({where})." if where else full_stop(finding.fix)
     return " ".join([first, *map(full_stop, finding.fix_more)])
 
@@ -166,10 +166,10 @@ def state(run: RunInfo) -> str:
     )
 
 
-def place_beside(verdict: Verdict) -> str:
+def place_beside(told: Verdict | Finding) -> str:
     """Return where the program has to be changed; empty if its fix names that line already."""
-    named = re.search(rf"(?<!\S){re.escape(verdict.place)}(?!\d)", verdict.fix)
-    return "" if named else verdict.place
+    named = re.search(rf"(?<!\S){re.escape(told.place)}(?!\d)", told.fix)
+    return "" if named else told.place
 
 
 def opening(verdict: str) -> tuple[str, str]:

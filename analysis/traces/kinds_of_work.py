@@ -105,6 +105,13 @@ def is_named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
     )
 
 
+def waits_for_device(trace: Trace) -> BoolArray:
+    """Tell which events are calls that return only when the device is done: bool [n]."""
+    return np.array([synchronises(name) for name in trace.names] or [False])[
+        trace.events["name"]
+    ] & of_kinds(trace, Kind.RUNTIME, Kind.SYNC)
+
+
 def present_numbers(numbers: npt.NDArray[np.int32]) -> list[int]:
     """Return each of these numbers once, ascending.
 

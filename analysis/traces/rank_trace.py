@@ -6,9 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, common
+from feedline.analysis.intervals import IntArray, common, length, union
 from feedline.analysis.traces.calls import CallRow, HostCalls, sum_calls
-from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, extent, of_kinds
+from feedline.analysis.traces.kinds_of_work import (
+    Copy,
+    communicates,
+    copy_of,
+    extent,
+    of_kinds,
+    present_numbers,
+    waits_for_device,
+)
+from feedline.analysis.traces.launching import Launching
 from feedline.analysis.traces.threads import NO_TRACK, Threads, find_threads
 from feedline.analysis.traces.trace_budget import (
     STEP_PARTS,
@@ -55,7 +64,7 @@ class KernelRow:
 
     Attributes:
         total_ns: what of their durations lies in the steps, summed; those that overlap count twice.
-        busy_share: of the time in which the device was busy.
+        busy_share: of the time in which the device was busy; what ran at once counts once.
         operator: which launched most of it; of communication, the range of nearly all of it
             ("nccl:all_reduce"); "": the trace does not say, or several did.
     """
@@ -103,6 +112,7 @@ def _kernels(
     operator = np.where(launcher >= 0, by[launcher], -1)
     speaks = set(trace.events["name"][communicates(trace)].tolist())
     mostly = _mostly(names, operator, wall, speaks)
+    ran = _ran(names, np.maximum(trace.events["start"][rows], window.begin), wall)
     table = []
     for name, count, total in zip(*_summed(names, wall)):
         label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
@@ -111,7 +121,7 @@ def _kernels(
                 trace.names[name],
                 count,
                 total,
-                total / busy_ns if busy_ns else 0.0,
+                ran[name] / busy_ns if busy_ns else 0.0,
                 name in speaks,
                 label,
             )
@@ -140,6 +150,16 @@ def _copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
             )
         )
     return sorted(table, key=lambda row: -row.total_ns)
+
+
+def _ran(names: IntArray, start: IntArray, wall: IntArray) -> dict[int, int]:
+    """Map each name to the nanoseconds in which one of its kernels ran, on any device or stream."""
+    order = np.argsort(names, kind="stable")
+    each, first = np.unique(names[order], return_index=True)
+    return {
+        int(name): length(union(start[mine], start[mine] + wall[mine]))
+        for name, mine in zip(each, np.split(order, first[1:]))
+    }
 
 
 def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[int]]:
@@ -207,6 +227,8 @@ class RankTrace:
             over the whole trace.
         gpu: of all devices together.
         calls: operators, ranges and Python functions of the host.
+        launching: how the host launches work.
+        waits_in: the call in which the host waits for the device longest; "": in none.
     """
 
     source: str
@@ -230,6 +252,8 @@ class RankTrace:
     copies: list[_CopyRow]
     calls: list[CallRow]
     collectives: _CollectivesOfTrace
+    launching: Launching
+    waits_in: str
 
 
 def summarise(trace: Trace) -> RankTrace:
@@ -266,7 +290,18 @@ def summarise(trace: Trace) -> RankTrace:
         _copies(trace, window),
         called.rows[:_MAX_TABLE_ROWS],
         _collectives(trace, who, called, act, work),
+        Launching.of(trace.names[name] for name in present_numbers(trace.events["name"])),
+        _waits_in(trace, who, window),
     )
+
+
+def _waits_in(trace: Trace, who: Threads, window: TraceWindow) -> str:
+    """Return the call in which threads that work for the training wait for the device longest."""
+    mine = np.flatnonzero(waits_for_device(trace) & np.isin(trace.events["track"], who.working))
+    if not len(mine):
+        return ""
+    names, _, total = _summed(trace.events["name"][mine], window.overlap_ns(trace.events[mine]))
+    return trace.names[names[total.index(max(total))]]
 
 
 def _collectives(

@@ -25,7 +25,7 @@ from feedline.analysis.traces.kinds_of_work import (
     is_named,
     of_kinds,
     on_device,
-    synchronises,
+    waits_for_device,
 )
 from feedline.analysis.traces.threads import LOADER, NO_TRACK, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
@@ -373,9 +373,6 @@ def find_activity(
     mine = np.isin(events["track"], who.working)
     main = events["track"] == who.main
     calls = of_kinds(trace, Kind.RUNTIME)
-    waiting = np.array([synchronises(name) for name in trace.names] or [False])[events["name"]] & (
-        calls | of_kinds(trace, Kind.SYNC)
-    )
     host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (
         main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps))
     )
@@ -390,7 +387,7 @@ def find_activity(
         work.communication,
         work.copy,
         waits,
-        _spans(trace, mine & waiting),
+        _spans(trace, mine & waits_for_device(trace)),
         _spans(trace, host),
     )
 

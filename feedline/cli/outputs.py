@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT
-from feedline.profiler.files import output, results
+from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.files import output, own_folders, results
 from feedline.profiler.printable import say
+from feedline.profiler.store.layout import parse_rank_folder
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.analysis.report.console import Console
 
 _LOG_EVERY_S = 10.0  # between lines of progress in a log
+_WRITTEN = ("output", "json", "junit", "markdown")  # options that name a file to write
 
 
 def save(path: Path, text: str) -> None:
@@ -42,9 +45,45 @@ def check_files(args: argparse.Namespace) -> None:
 
     Raises OutputError.
     """
-    output.refuse_taken(getattr(args, "output", None), args.force)
+    check_file(getattr(args, "output", None), args)
     if hasattr(args, "json"):
         check_json(args)
+
+
+def check_file(path: Path | None, args: argparse.Namespace) -> None:
+    """Check, before any work, that a file may be written; None: none was asked for.
+
+    ``-f`` overwrites results, but neither what the command reads nor records of a run.
+
+    Raises OutputError.
+    """
+    output.refuse_taken(path, args.force)
+    if path is None or not os.path.isfile(path):
+        return
+    if any(os.path.exists(word) and os.path.samefile(word, path) for word in _given(args)):
+        raise PlaceTaken(f"{path} is also read by this command", output.ANOTHER)
+    if any(_is_of_rank(folder) for folder in path.absolute().parents):
+        raise PlaceTaken(f"{path} is a part of a recorded run", output.ANOTHER)
+
+
+def _given(args: argparse.Namespace) -> Iterator[str]:
+    """Yield what a command line names that is read, but no arguments of a script."""
+    for name, value in vars(args).items():
+        if name not in _WRITTEN and not (name == "args" and hasattr(args, "script")):
+            for word in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(word, (str, Path)):
+                    yield str(word)
+
+
+def _is_of_rank(folder: Path) -> bool:
+    """Return whether feedline made this folder for the records of a rank."""
+    if parse_rank_folder(folder.name) is None:
+        return False
+    try:
+        listing = own_folders.read_list(folder)
+    except OSError:
+        return False
+    return listing is not None and listing.kind == own_folders.INNER_KIND
 
 
 def check_json(args: argparse.Namespace) -> None:
@@ -53,7 +92,7 @@ def check_json(args: argparse.Namespace) -> None:
     Raises OutputError.
     """
     if args.json != STDOUT:
-        output.refuse_taken(args.json, args.force)
+        check_file(args.json, args)
 
 
 def default_folder(name: str, at: str = "") -> Path:

@@ -202,8 +202,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time stages such as decode in every Nth sample (default: as often as costs about 5 us "
-        "per sample on average)",
+        help="time stages such as decode in every Nth sample (default: chosen so that this "
+        "takes about 5 us per sample on average)",
     )
     group.add_argument(
         "--torch-profiler",
@@ -252,8 +252,8 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
         "--set-at",
         default="",
         metavar="FILE:LINE",
-        help="line that creates the DataLoader that --set changes (default: all that shuffle or "
-        "read an IterableDataset)",
+        help="line that creates the DataLoader that --set changes (default: every one that "
+        "shuffles or reads an IterableDataset)",
     )
 
 

@@ -11,7 +11,7 @@ from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, WayOut
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
-_ANOTHER = WayOut("name another file", "pass another path")
+ANOTHER = WayOut("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
@@ -27,14 +27,14 @@ def refuse_taken(path: Path | None, force: bool) -> None:
     if path is None or _is_stream(path):
         return
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"the folder {path.parent} does not exist", "create it", _ANOTHER)
+        raise OutputError(f"the folder {path.parent} does not exist", "create it", ANOTHER)
     if not os.path.lexists(path):
         return
     if not single.is_regular(path):
         what = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device"
         raise OutputError(f"{path} is {what}: name a file")
     if not force:
-        raise PlaceTaken.exists(path, _ANOTHER, OVERWRITE)
+        raise PlaceTaken.exists(path, ANOTHER, OVERWRITE)
 
 
 def save(path: Path, text: str | bytes) -> None:
@@ -54,7 +54,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with open(path, "wb") if _is_stream(path) else single.replacing(path, SHARED) as file:
             yield file
     except OSError as error:
-        raise OutputError.unwritable(path, error, _ANOTHER) from error
+        raise OutputError.unwritable(path, error, ANOTHER) from error
 
 
 def _is_stream(path: Path) -> bool:

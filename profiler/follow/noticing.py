@@ -13,6 +13,7 @@ import atexit
 import functools
 import hashlib
 import inspect
+import operator
 import os
 import signal
 import sys
@@ -52,7 +53,8 @@ class _JoinedGroup:
     """The default process group.
 
     Attributes:
-        name: the same for all its ranks; later groups at the same address have it too.
+        name: the same for all its ranks that are recorded together; later groups at the same
+            address have it too.
     """
 
     name: str
@@ -61,17 +63,22 @@ class _JoinedGroup:
 
 
 def _watch_groups(
-    module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]
+    module: Any, salt: str, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]
 ) -> None:
     """Call ``joins`` before and ``joined`` after this process joins the default group.
 
     Neither may raise.
+
+    Args:
+        module: torch.distributed.distributed_c10d.
+        salt: as of ``RecordingSettings``.
+        joins, joined: what to call.
     """
 
     def watched(original: Any) -> Any:
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            group = _group_of(original, args, kwargs)
+            group = _group_of(original, salt, args, kwargs)
             if group is not None:
                 joins(group)
             result = original(*args, **kwargs)
@@ -84,7 +91,7 @@ def _watch_groups(
     Patches().enter(module.init_process_group, watched)
 
 
-def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
+def _group_of(init_process_group: Any, salt: str, args: Any, kwargs: Any) -> _JoinedGroup | None:
     """Return the group that a call creates.
 
     None: it has a single rank, or the arguments do not say.
@@ -101,7 +108,7 @@ def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup |
         elif address == "env://":
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         return _JoinedGroup(
-            hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size
+            hashlib.sha256(f"{salt} {size} {address}".encode()).hexdigest()[:12], rank, size
         )
     except (TypeError, ValueError):
         return None
@@ -179,11 +186,27 @@ def _watch_ends(leaves: _Leave, ends: _End) -> None:
     if _patches is not None:
         _patches.undo()
     _patches = Patches()
-    _patches.set(os, "_exit", _before(os._exit, lambda status, *_, **__: leaves(int(status))))
+    _patches.set(os, "_exit", _before(os._exit, functools.partial(_exits, leaves)))
     for name in _EXECS:
-        _patches.set(os, name, _before(getattr(os, name), lambda *_, **__: leaves(None)))
+        _patches.set(os, name, _before(getattr(os, name), functools.partial(_becomes, leaves)))
     for module, name in _SENDERS.items():
         arrivals.when_imported(module, functools.partial(_watch, _patches, name, ends))
+
+
+def _exits(leaves: _Leave, status: Any) -> None:
+    """Note that the process ends with this status, unless os._exit will refuse it."""
+    code = operator.index(status)
+    if -(1 << 31) <= code < 1 << 31:  # a C int
+        leaves(code & 0xFF)
+
+
+def _becomes(leaves: _Leave, path: Any, *_: Any, **__: Any) -> None:
+    """Note that the process becomes another program, if there is one.
+
+    os.execvp tries one folder after another, and a program may go on where it finds none.
+    """
+    if isinstance(path, int) or os.path.isfile(path) and os.access(path, os.X_OK):
+        leaves(None)
 
 
 def _watch(patches: Patches, name: str, ends: _End, module: Any) -> None:
@@ -440,7 +463,7 @@ def follow(
         arrivals.when_imported("torch", lambda _: following.watch())
     arrivals.when_imported(
         "torch.distributed.distributed_c10d",
-        lambda module: _watch_groups(module, following.joins, following.joined),
+        lambda module: _watch_groups(module, recording.salt, following.joins, following.joined),
     )
 
 

@@ -24,6 +24,7 @@ _NEVER = 1 << 62
 _MOST_CHILDREN = 16  # processes that are looked at, of more alike
 _MOST_AT_ONCE = 16  # workers in a reading, 3 us each; of more, they take turns
 _MOST_WORKERS = 128  # workers that are watched
+_PATIENCE_S = 1.0
 
 
 def _own_bytes(statm: OpenFile) -> int:
@@ -72,7 +73,7 @@ class PrivateMemory(GaugeSource):
         self._main = OpenFile(f"{self._proc}/{self._pid}/statm")
         self.units = {"memory/main": "B"}
         if self._blocks_due_ns != _NEVER:
-            self.units["memory/main_blocks"] = "1"
+            self.units["memory/main_blocks"] = "blocks"
         _own_bytes(self._main)
         try:
             self._rollup(self._pid)
@@ -80,7 +81,7 @@ class PrivateMemory(GaugeSource):
             self._due_ns = _NEVER
         else:
             self.units |= {
-                "memory/children": "1",
+                "memory/children": "processes",
                 "memory/children_private": "B",
                 "memory/children_anonymous": "B",
             }
@@ -96,7 +97,7 @@ class PrivateMemory(GaugeSource):
             pause = _EARLY_PAUSE if early else _PAUSE
             self._due_ns = now + pause * (clock.cpu_ns() - begun)
         if self._of_this_process and (figures := _open_figures()) is not None:
-            self.units["memory/figures"] = "1"
+            self.units["memory/figures"] = "figures"
             values["memory/figures"] = float(figures)
         if now >= self._blocks_due_ns:
             begun = clock.cpu_ns()
@@ -173,19 +174,14 @@ class WorkerMemory(GaugeSource):
             name: OpenFile(f"{self._proc}/{worker.pid}/statm")
             for name, worker in zip(names, workers)
         }
-        with self._lock:
-            for name, file in new.items():
-                if name in self._files or len(self._files) < _MOST_WORKERS:
-                    self.units[name] = "B"
-                    self._files[name] = file
+        self._change({}, new)
 
     def read(self) -> dict[str, float]:
-        with self._lock:
-            files = list(self._files.items())
+        files = list(self._files.items())
         if len(files) > _MOST_AT_ONCE:
             self._turn = (self._turn + _MOST_AT_ONCE) % len(files)
             files = (files + files)[self._turn : self._turn + _MOST_AT_ONCE]
-        values = {}
+        values, ended = {}, {}
         for name, file in files:
             try:
                 nbytes = _own_bytes(file)
@@ -194,7 +190,9 @@ class WorkerMemory(GaugeSource):
             if nbytes:
                 values[name] = float(nbytes)
             else:
-                self._forget(name, file)
+                ended[name] = file
+        if ended:
+            self._change(ended, {})
         return values
 
     def killed(self) -> int:
@@ -206,8 +204,22 @@ class WorkerMemory(GaugeSource):
                     return int(worker.pid)
         return 0
 
-    def _forget(self, name: str, file: OpenFile) -> None:
-        """Forget a worker that has ended, unless another one has its place."""
-        with self._lock:
-            if self._files.get(name) is file:
-                del self._files[name]
+    def _change(self, ended: dict[str, OpenFile], new: dict[str, OpenFile]) -> None:
+        """Leave workers out, unless others have their places, and add others.
+
+        Nothing changes where the lock is not to be had: a signal's handler or the collection of
+        garbage may have interrupted the thread that holds it, and wait for this one, or be in it.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return
+        try:
+            files = {
+                name: file for name, file in self._files.items() if ended.get(name) is not file
+            }
+            for name, file in new.items():
+                if name in files or len(files) < _MOST_WORKERS:
+                    self.units[name] = "B"
+                    files[name] = file
+            self._files = files
+        finally:
+            self._lock.release()

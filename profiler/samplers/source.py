@@ -19,7 +19,8 @@ class GaugeSource:
 
     Attributes:
         units: gauge name -> unit ("1" for shares from 0 to 1, "B", "B/s", "s/s" for seconds a
-            second, "W", "Hz"); complete after ``probe``.
+            second, "W", "Hz", or the name of what is counted, such as "processes"); complete after
+            ``probe``.
         missing: parts of the source that are absent, each with its reason; complete after
             ``probe``.
     """

@@ -45,7 +45,12 @@ from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import NoFunctionModes, is_profiled, is_traced
+from feedline.profiler.torch_internals import (
+    NoFunctionModes,
+    is_profiled,
+    is_traced,
+    is_transformed,
+)
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
@@ -481,7 +486,7 @@ def _why_not_counted(module: torch.nn.Module | None) -> str | None:
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):
         return "torch.compile compiled something, and the operations of compiled code are not seen"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if is_transformed():
         return "it runs inside a transform of torch.func"
     for part in module.modules() if module is not None else ():
         if (

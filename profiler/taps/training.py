@@ -282,6 +282,8 @@ class _OptimizerTap:
         self._open.append(span.__enter__())
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
+        if recorder.convergence is not None:
+            recorder.convergence.updated()
         if recorder.main is None or not self._open:
             dropped_gradients.forget(optimizer)
             if recorder.pause is not None:

@@ -37,6 +37,28 @@ def test_a_training_loss_that_stays_behind_is_a_deficit_and_the_rate_comes_first
     assert not {"ghost_bn", "gradient_noise"} & set(fixes(found))
 
 
+@pytest.mark.parametrize("times", [1, 8])
+def test_a_training_loss_that_is_a_sum_is_not_compared_between_batches(times):
+    """A sum over samples, or over micro-batches that the program does not divide by."""
+    behind = large(train=0.9, held=1.0)
+    summed = with_curve(behind, "train loss", times * behind.curves["train loss"].values)
+
+    found = advise([SMALL, summed])
+
+    assert kinds(found) == (["deficit"] if times == 1 else ["unknown"])
+    assert ("lr_rule" in fixes(found)) == (times == 1)
+    assert any("grows with the batch" in need for need in found.needs) == (times > 1)
+
+
+def test_an_accuracy_is_compared_where_the_training_loss_is_a_sum():
+    worse = with_curve(large(), "val acc", [0.6])
+    summed = with_curve(worse, "train loss", 8 * worse.curves["train loss"].values)
+
+    found = advise([with_curve(SMALL, "val acc", [0.9]), summed])
+
+    assert [(one.kind, one.suspected) for one in found.verdicts] == [("generalisation_gap", True)]
+
+
 def test_an_evaluation_that_recalibration_mends_is_a_statistics_lag():
     behind = with_curve(large(held=0.8), "eval loss recalibrated", [0.33])
 

@@ -1,5 +1,6 @@
 """Fixes in a training that knows nothing of them, in this process."""
 
+import abc
 import contextlib
 
 import pytest
@@ -180,3 +181,98 @@ def test_a_class_of_the_programs_own_is_left_alone_and_torchs_instances_stay_so(
         assert isinstance(made, Lamb) and isinstance(made, torch.optim.SGD)
         assert isinstance(before, torch.optim.SGD) and not isinstance(before, Own)
     assert Own([torch.nn.Parameter(torch.ones(2))], 0.1).more
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("adamw=0.01", "AdamW"), ("muon=0.01", "MuonWithAdamW"), ("soap=0.01", "SOAP")],
+)
+@pytest.mark.parametrize("torchs", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_fix_made_of_torchs_own_optimizers_is_made_once(text, kind, torchs):
+    if kind == "SOAP":
+        pytest.importorskip("pytorch_optimizer")
+    with fixed(text) as outside:
+        weights = torch.nn.Linear(5, 4)
+        optimizer = getattr(torch.optim, torchs.__name__)(weights.parameters(), lr=0.1)
+        weights(torch.ones(2, 5)).sum().backward()
+        optimizer.step()
+
+    assert (outside.failed, type(optimizer).__name__) == ({}, kind)
+    assert optimizer.param_groups[0]["lr"] == 0.01
+
+
+def test_a_class_of_the_program_may_inherit_from_a_replaced_optimizer_and_an_abstract_class():
+    class Named(abc.ABC):
+        @abc.abstractmethod
+        def name(self): ...
+
+    with fixed("lamb=0.04"):
+
+        class Own(torch.optim.SGD, Named):
+            def name(self):
+                return "own"
+
+        assert Own([torch.nn.Parameter(torch.ones(2))], 0.1).name() == "own"
+
+
+@pytest.mark.parametrize(
+    ("rates", "arguments", "expected"),
+    [
+        ([0.1, 0.01], {}, [1.0, 0.1]),
+        ([1e-4, None], {}, [0.1, 1.0]),  # AdamW's usual rate is 1e-3
+        ([0.1, None], {"lr": 0.2}, [0.5, 1.0]),
+    ],
+)
+def test_groups_keep_the_ratios_of_their_rates(rates, arguments, expected):
+    groups = [
+        {"params": [torch.nn.Parameter(torch.ones(2))], **({} if rate is None else {"lr": rate})}
+        for rate in rates
+    ]
+    with fixed("lamb=1"):
+        optimizer = torch.optim.AdamW(groups, **arguments)
+
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_optimizer_that_maximizes_is_not_replaced_by_one_that_minimizes(grouped):
+    weights = torch.nn.Parameter(torch.ones(2))
+    params = [{"params": [weights], "maximize": True}] if grouped else [weights]
+    with fixed("lars=1") as outside:
+        optimizer = torch.optim.SGD(params, lr=0.1, maximize=not grouped)
+        weights.grad = torch.ones(2)
+        optimizer.step()
+
+    assert weights.tolist() == pytest.approx([1.1, 1.1])
+    assert "maximize=True" in outside.failed["lars"]
+
+
+def checkpoint(text="warmup=1ep"):
+    """The state of the optimizer of a training that a fix was applied to."""
+    with fixed(text):
+        return Training().run().optimizer.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "saved_with", "acts"),
+    [
+        ("lr_rule=sqrt:4", "warmup=1ep", False),
+        ("lr_rule=sqrt:4", "lr_rule=sqrt:4", True),
+        ("lars=1", "warmup=1ep", False),
+        ("lars=1", "lars=1", True),
+        ("warmup=1ep", "warmup=1ep", True),
+    ],
+)
+def test_a_checkpoint_that_brings_back_its_own_rate_ends_a_fix_that_sets_it(text, saved_with, acts):
+    state = checkpoint(saved_with)
+    with fixed(text) as outside:
+        training = Training()
+        training.optimizer.load_state_dict(state)
+        training.run(epochs=1)
+
+    assert (outside.failed == {}) is acts
+    assert acts or "with it the learning rate 0.8 in place of" in next(
+        iter(outside.failed.values())
+    )
+    loads = training.optimizer._optimizer_load_state_dict_pre_hooks
+    assert not loads, "hooks go with the recording"

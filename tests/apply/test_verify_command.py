@@ -83,6 +83,30 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
     assert trial["verdict"].upper() in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("fix", ["lr_rule=linear:5", "lamb=0.1"])
+def test_a_checkpoint_that_undoes_the_fix_is_an_error_and_no_verdict(training, capfd, fix):
+    """With the old rate the fix is the unchanged training; LAMB fails on the state of SGD."""
+    import torch
+
+    weights = torch.nn.Parameter(torch.ones(1, 4))
+    optimizer = torch.optim.SGD([weights, torch.nn.Parameter(torch.ones(1))], 0.01, momentum=0.9)
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            param.grad = torch.ones_like(param)
+    optimizer.step()
+    torch.save(optimizer.state_dict(), "optimizer.pt")
+    made = "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"
+    assert made in PROGRAM
+    loads = 'optimizer.load_state_dict(torch.load("optimizer.pt"))\n'
+    (training / "train.py").write_text(PROGRAM.replace(made, made + loads))
+    options = ["--fix", fix, "--control", "none", "--checkpoint", "start.pt", "--seeds", "1"]
+
+    code = main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"])
+
+    assert code == FixError.exit_code
+    assert "the learning rate 0.01 in place of" in " ".join(capfd.readouterr().err.split())
+
+
 def test_seeds_that_change_nothing_are_refused():
     one, other = (SimpleNamespace(values=np.array(values)) for values in ([1.0, 0.5], [1.0, 0.6]))
     run = TrainingRecord("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)

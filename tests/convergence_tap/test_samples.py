@@ -369,3 +369,95 @@ def test_a_loader_in_a_thread_of_its_own_feeds_the_training(report_of):
     assert report.step.evaluation_s == 0
     (unseen,) = [finding for finding in report.findings if finding.rule_id == "input_not_seen"]
     assert unseen.message.startswith("ThreadLoader is iterated in another thread,")
+
+
+def test_a_look_at_a_batch_and_an_evaluation_on_the_training_data_are_no_epochs(report_of):
+    def train():
+        net, optimizer = linear()
+        loader = DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 1, 0))
+        next(iter(loader))
+        loader.sampler.set_epoch(0)
+        for images, labels in loader:
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+        net.eval()
+        with torch.no_grad():
+            for images, _ in loader:
+                net(images)
+
+    checks = {finding.rule_id for finding in report_of(train).convergence.checks}
+
+    assert "missing_set_epoch" not in checks
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_optimizers_that_update_in_one_step_share_its_batch(report_of, losses):
+    """Of a backbone and a head with one loss, and of two models with a loss each."""
+
+    def train():
+        (one, first), (two, second) = linear(), linear(3)
+        for images, labels in itertools.chain(*[DataLoader(DATA, batch_size=4)] * 3):
+            F.cross_entropy(two(one(images)), labels).backward()
+            first.step()
+            if losses > 1:
+                F.cross_entropy(two(one(images)), labels).backward()
+            second.step()
+
+    report = report_of(train)
+
+    assert report.convergence.price.batch == 4
+
+
+def test_of_optimizers_that_take_turns_the_rate_is_that_of_the_one_that_began(report_of):
+    def train():
+        (one, first), (two, second) = linear(), linear()
+        second.param_groups[0]["lr"] = 1.0
+        decay = torch.optim.lr_scheduler.StepLR(first, 3, 0.5)
+        for images, _ in DataLoader(DATA, batch_size=4):
+            (one(images) + two(images)).sum().backward()
+            first.step()
+            second.step()
+            decay.step()
+
+    (rate,) = [curve for curve in report_of(train).convergence.curves if curve.name == "lr"]
+
+    assert rate.values == pytest.approx([0.01, 0.005])
+
+
+def test_of_optimizers_one_after_another_each_rate_is_recorded_from_its_first_update(tmp_path):
+    with feedline.record(tmp_path / "run", strict=True):
+        net, first = linear()
+        second = torch.optim.Adam(net.parameters(), lr=0.5)
+        for optimizer in (first, second):
+            for images, _ in DataLoader(DATA, batch_size=4):
+                net(images).sum().backward()
+                optimizer.step()
+
+    (rate,) = [
+        curve
+        for curve in build(open_run(tmp_path / "run")).convergence.curves
+        if curve.name == "lr"
+    ]
+    assert (rate.updates, rate.values) == ([0, 6], pytest.approx([0.01, 0.5]))
+
+
+def test_what_a_closure_computes_again_is_no_micro_batch(report_of):
+    losses = []
+
+    def train():
+        net = torch.nn.Linear(5, 1)
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4)
+        for images, labels in DataLoader(DATA, batch_size=8):
+
+            def closure():
+                optimizer.zero_grad()
+                loss = F.mse_loss(net(images)[:, 0], labels.float())  # noqa: B023
+                loss.backward()
+                return loss
+
+            losses.append(optimizer.step(closure).item())
+
+    curves = report_of(train).convergence.curves
+    (loss,) = [curve for curve in curves if curve.name == "train loss"]
+
+    assert loss.values == pytest.approx(losses[:2])  # the last one has no update behind it

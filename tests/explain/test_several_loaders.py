@@ -1,5 +1,6 @@
 """Two loaders feed each step, as labelled and unlabelled samples do: what is said of one is true of it."""
 
+import itertools
 import time
 from dataclasses import replace
 
@@ -71,6 +72,35 @@ def test_the_rules_see_all_workers_and_no_line_of_one_loader(run):
 
     assert facts.several_loaders and num_workers(facts) == 4
     assert facts.setting("made_at") is None and facts.setting("prefetch_factor") == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "persistent", "in_turn", "alone"),
+    [
+        (0, False, True, True),
+        (1, False, True, True),
+        (1, True, True, False),  # the other one's workers idle meanwhile
+        (0, False, False, False),
+    ],
+)
+def test_loaders_that_take_turns_are_as_one(tmp_path, workers, persistent, in_turn, alone):
+    net = torch.nn.Linear(10, 3)
+    optimizer = torch.optim.SGD(net.parameters())
+    settings = {"batch_size": 40, "num_workers": workers, "persistent_workers": persistent}
+    loaders = [
+        DataLoader(Samples(0.0), **settings),
+        DataLoader(Samples(0.0001), **settings),
+    ]
+    with feedline.record(tmp_path / "run", strict=True):
+        for batches in [itertools.chain(*loaders)] if in_turn else zip(*loaders):
+            for images, labels in batches:
+                torch.nn.functional.cross_entropy(net(images), labels).backward()
+                optimizer.step()
+    facts = training_input(open_run(tmp_path / "run")).facts
+
+    assert facts.several_loaders is not alone
+    assert facts.setting("num_workers") == (workers if alone or not workers else None)
+    assert facts.setting("made_at") is None  # each has a line of its own
 
 
 @given(any_facts())

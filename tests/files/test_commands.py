@@ -127,6 +127,31 @@ def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder, fe
     assert (folder / "report.json").read_text() == "mine"
 
 
+def test_no_command_overwrites_what_it_reads_or_records_of_a_run(folder, feedline):
+    assert feedline("ingest", "-q", "-o", "run", "mine/a.json", folder=folder).returncode == 0
+    (folder / "budget.toml").write_text("[steps]\n")
+    os.link(folder / "mine" / "a.json", folder / "also_a.json")
+    before = everything(folder)
+
+    for words, why in (
+        (("ingest", "-o", "new", "mine/a.json", "--json", "also_a.json"), "is also read"),
+        (("check", "run", "--budget", "budget.toml", "--junit", "budget.toml"), "is also read"),
+        (("report", "run", "--json", "run/rank0/manifest.json"), "is a part of a recorded run"),
+        (("report", "run", "--nccl-log", "mine/b.json", "-o", "mine/b.json"), "is also read"),
+    ):
+        done = feedline(*words, "-f", folder=folder)
+        assert done.returncode == 73 and why in done.stderr, (words, done.stderr)
+    done = feedline("run", "-f", "-o", "run-2", "--json", "train.py", "train.py", folder=folder)
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "--json is ignored: train.py is also read" in done.stderr
+
+    after = everything(folder)
+    assert {name: after[name] for name in before} == before
+    assert (
+        feedline("report", "run", "-q", "-f", "--json", "own.json", folder=folder).returncode == 0
+    )
+
+
 def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder, feedline):
     assert feedline("run", "-q", "-o", "run", "train.py", folder=folder).returncode == 0
     (folder / "treasure").write_text("mine")

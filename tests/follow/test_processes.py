@@ -3,6 +3,7 @@
 More ways to start one: tests/ways.
 """
 
+import hashlib
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
 from feedline.profiler.store import process_log
-from feedline.profiler.store.trainings import Training, trainings
+from feedline.profiler.store.trainings import Training, open_run, trainings
 
 TRAIN = """
 import os, sys, torch
@@ -76,6 +77,25 @@ def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path, 
         3,
         6,
     )
+
+
+@pytest.mark.parametrize(
+    "refused",
+    ["os._exit(1 << 40)", "os._exit('3')", "os.execvp('there-is-none', ['there-is-none'])"],
+)
+def test_an_end_that_python_refuses_does_not_end_the_recording(refused, tmp_path, warm_python):
+    program = f"train(5)\ntry: {refused}\nexcept (OSError, OverflowError, TypeError): train(4)"
+    run(tmp_path, program, warm=warm_python)
+
+    (training,) = trainings(tmp_path / "run")
+    assert seen_in(training) == [9] and training.run.ranks[0].manifest.exit_code == 0
+
+
+def test_a_code_beyond_a_byte_is_kept_as_the_system_gives_it(tmp_path, warm_python):
+    ended = run(tmp_path, "train(); os._exit(259)", warm=warm_python)
+
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert ended.returncode == report["run"]["exit_code"] == 3
 
 
 def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(
@@ -166,6 +186,9 @@ if number == 0:
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
     assert sorted(path.name for path in (tmp_path / "run").glob("rank*")) == ["rank0", "rank1"]
+    (group,) = {rank.manifest.group for rank in open_run(tmp_path / "run").ranks.values()}
+    address = f"2 file://{tmp_path}/store"
+    assert group and group != hashlib.sha256(address.encode()).hexdigest()[: len(group)]
 
 
 def test_a_command_has_its_exit_code_and_what_trained_below_it(tmp_path):

@@ -122,6 +122,27 @@ def test_functions_inside_vmap_are_seen_and_the_batch_has_its_maker(recorded):
     assert len(made) == 1 and "get_batch" in made.pop()
 
 
+def test_a_model_called_inside_vmap_does_not_hide_who_makes_the_batches(recorded):
+    net = Net()
+
+    def get_batch():
+        return torch.randn(8, 4)
+
+    def run():
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(24):
+            batch = get_batch()
+            torch.func.vmap(net)(batch)
+            net(batch).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    main = recorded(run).main
+
+    made = {main.names[source] for source in main.of(Stage.MADE)["source"].tolist()}
+    assert len(made) == 1 and "get_batch" in made.pop()
+
+
 def test_a_function_mode_sees_no_question_for_what_a_function_returned(recorded):
     class Counting(TorchFunctionMode):
         def __init__(self):

@@ -74,6 +74,18 @@ def test_too_few_readings_say_nothing():
     assert grown(gauge("memory/main", 500 * MB + 40 * MB * np.arange(9))) == []
 
 
+def test_graphs_that_were_seen_to_stay_need_fewer_readings():
+    def every(seconds):
+        at = np.arange(0.0, 31.0, seconds)
+        values = 500 * MB + 40 * MB * at
+        return Gauge("memory/main", "B", 0.0, 0.0, 0.0, at.tolist(), values.tolist())
+
+    (found,) = grown(every(5), looks=[(20, 20)])
+
+    assert found.per_step_bytes == pytest.approx(4 * MB, rel=0.01)
+    assert grown(every(5), looks=[(20, 0)]) == grown(every(10), looks=[(20, 20)]) == []
+
+
 def test_graphs_that_are_all_alive_hold_it():
     (found,) = grown(main_by(40 * MB), looks=[(2, 2), (20, 20)])
 

@@ -175,6 +175,7 @@ def _collectives(
             sequence,
             PHASES.index("backward"),
         )
+        table["bucket"] = True
     group = ProcessGroup("0", tuple(range(plan.ranks)), plan.backend)
     spans = {
         name: own_time(plan, rank, np.array(spans)).reshape(-1, 2) for name, spans in stages.items()

@@ -41,14 +41,16 @@ def in_turns(phase: str) -> RankFacts:
     return replace(facts, late=[replace(one, phase=phase) for one in facts.late])
 
 
-def moving(name: str, phase: str, plan: Training = GRADIENTS, place: str = "") -> RankFacts:
+def moving(
+    name: str, phase: str, plan: Training = GRADIENTS, place: str = "", sharded: bool = False
+) -> RankFacts:
     """Ranks whose exposed transfer is of this kind, and for which no change is predicted."""
     facts = facts_of(plan)
     kinds = dict.fromkeys(facts.comm.exposed, [ExposedKind(name, phase, 8e-3)])
     calls = [*LOOP, ("log.py", 7, "log"), (TORCH + "distributed/distributed_c10d.py", 9, name)]
     code = SampledCode.of([training(stack(calls, 60))]) if place else None
     comm = replace(facts.comm, exposed=kinds, what_if=[])
-    found = recorded(replace(facts, comm=comm, code=code))
+    found = recorded(replace(facts, comm=comm, code=code, sharded=sharded))
     assert found is not None
     return found
 
@@ -105,8 +107,16 @@ CASES: dict[str, list[tuple[str, RankFacts, RankFacts]]] = {
     "exposed_communication": [
         ("no_sync", sending("accumulation"), moving("all_gather", "forward")),
         ("compress_hook", sending("half_gradients"), sending("accumulation")),
-        ("reduce_dtype", moving("reduce_scatter", "backward"), moving("all_reduce", "backward")),
-        ("reshard_after_forward", moving("all_gather", "backward"), moving("barrier", "other")),
+        *(
+            (words, moving(*kind, sharded=True), without)
+            for words, kind in (
+                ("reduce_dtype", ("reduce_scatter", "backward")),
+                ("gradient accumulation", ("reduce_scatter", "backward")),
+                ("param_dtype", ("all_gather", "forward")),
+                ("reshard_after_forward", ("all_gather", "backward")),
+            )
+            for without in (moving(*kind), moving("barrier", "other", sharded=True))
+        ),
         ("broadcast_buffers", moving("broadcast", "forward"), moving("broadcast", "other")),
         ("barrier", moving("barrier", "other"), moving("all_gather", "other")),
         ("metrics", moving("all_reduce", "other"), moving("all_reduce", "backward")),

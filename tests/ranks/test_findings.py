@@ -15,14 +15,16 @@ from user_code.made_stacks import LOOP, TORCH, stack, training
 
 import feedline
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.measured import _reduces_by_ddp
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.ranks.buckets import cut_timeline
 from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind, Prediction
 from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 RECORDED = Path(__file__).parents[1] / "golden" / "runs" / "ranks"  # two ranks on Gloo
@@ -309,7 +311,52 @@ def test_gradients_are_known_by_the_flag_of_buckets_or_by_a_hook_that_sends_them
         table["bucket"] = np.arange(len(table)) % 2 < buckets  # the first one is the smaller
         ranks.append(with_table(one, table))
 
-    assert _reduces_by_ddp(compare_collectives(ranks), hook) == known
+    compared = compare_collectives(ranks, hook=hook)
+
+    assert compared.ddp == known
+    questions = {one.id for one in compared.communication.what_if}
+    assert ({"accumulation", "half_gradients", "bucket_size"} <= questions) == known
+    assert known or not questions & {"accumulation", "half_gradients", "bucket_size", "no_sync"}
+
+
+def test_of_activations_and_gradients_in_one_backward_only_the_buckets_are_accumulated():
+    """Tensor parallelism inside of data parallelism: the first all-reduce is an activation's."""
+    made = train(Training(ranks=2, buckets=(MB, 20 * MB, 20 * MB), link=1e9)).ranks
+    ranks = []
+    for one in made:
+        table = one.table.copy()
+        table["bucket"] = np.arange(len(table)) % 3 > 0
+        ranks.append(with_table(one, table))
+
+    assert cut_timeline(combine(ranks)).gradients.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("phases", "bucket", "sharded"),
+    [
+        (["backward"], False, True),  # FSDP
+        (["forward", "backward"], False, False),  # sequence parallelism
+        (["backward"], True, False),  # features that are gathered beside DistributedDataParallel
+    ],
+)
+def test_what_is_scattered_is_gradients_only_where_nothing_else_is(phases, bucket, sharded):
+    ranks = []
+    for one in train(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9)).ranks:
+        table = one.table.copy()
+        table["phase"] = np.resize([PHASES.index(phase) for phase in phases], len(table))
+        table["bucket"] = bucket
+        ranks.append(replace(one, table=table, names=["_reduce_scatter_base_"]))
+
+    compared = compare_collectives(ranks)
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
+    kinds = dict.fromkeys(
+        facts.comm.exposed, [ExposedKind("reduce_scatter", phase, 8e-3) for phase in phases]
+    )
+    comm = replace(facts.comm, exposed=kinds, what_if=[])
+    found = exposed_in(replace(facts, comm=comm, ddp=False, sharded=compared.sharded))
+
+    told = f"{found.message} {advised(found)} {found.how_to_check} {found.action}"
+    assert ("gradient" in told, "accumulation" in told) == (sharded, sharded)
 
 
 def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():

@@ -187,7 +187,7 @@ def test_what_is_no_data_parallel_training_is_refused_with_the_reason():
     made = train(Training())
     ranks = [replace(one, names=["_allgather_base_"]) for one in made.ranks]
 
-    with pytest.raises(NoTimeline, match="all_gather outside backward"):
+    with pytest.raises(NoTimeline, match="all_gather outside DistributedDataParallel's buckets"):
         asked(ranks)
 
 

@@ -11,7 +11,7 @@ from report.made_up import VARIANTS
 
 import feedline
 from feedline.analysis.explain.model import Report
-from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.finding import Finding, Gain, GainKind, PredictedRate, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
@@ -129,6 +129,17 @@ def test_a_finding_without_a_change_is_not_listed_among_changes() -> None:
     assert among_others(first, unknown) == []
 
 
+@pytest.mark.parametrize(("after", "listed"), [(42.8, False), (43.1, False), (44.0, True)])
+def test_a_change_that_is_predicted_to_give_nothing_is_not_listed(
+    after: float, listed: bool
+) -> None:
+    first = Finding("blocked", Severity.HIGH, "sleeps", fix="Do not sleep.", cost_s=0.01)
+    workers = replace(first, rule_id="too_few_workers", fix="num_workers=9", settings={"n": 9})
+    told = PredictedRate(42.8, after, 38.8, 47.2)
+
+    assert bool(among_others(first, replace(workers, predicted=told))) == listed
+
+
 def test_the_whole_of_a_finding_that_is_told_is_not_told_again() -> None:
     first = Finding(
         "decode_bound", Severity.HIGH, "slow", cost_s=0.01, claims=["sample/decode/cpu"], fix="a"
@@ -236,4 +247,4 @@ def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
     unknown = replace(ledger, step=LedgerTable("step", 0.1, [rows[0], LedgerRow("other", 0.05)]))
     (bars,) = first_screen(replace(report, ledger=unknown)).of(Bars)
     shown = {row.name: row.share for row in bars.rows}
-    assert shown == pytest.approx({"forward": 0.5, "other code": 0.5})
+    assert shown == pytest.approx({"forward": 0.5, "loop code": 0.5})

@@ -1,10 +1,16 @@
 """The HTML report as Chromium shows it."""
 
+import shutil
+from pathlib import Path
+
 import pytest
+from golden.record import RUNS
 from report.browser import Browser
 from report.made_up import VARIANTS
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+
+import feedline
 
 PAPER = 688  # px of an A4 page between its margins of 14 mm
 WIDTHS = (400, 520, 700, 1280)
@@ -73,6 +79,20 @@ def test_the_page_never_scrolls_sideways(browser: Browser, variant: str) -> None
         assert browser.js("return document.documentElement.scrollWidth") <= width, wrong
 
     assert not any(wrong.values()), wrong
+
+
+@pytest.mark.parametrize("run", ["h100-transformer", "ranks"])
+def test_the_page_of_a_recorded_run_never_scrolls_sideways(
+    browser: Browser, run: str, tmp_path: Path
+) -> None:
+    shutil.copytree(RUNS / run, tmp_path / run)
+    feedline.load(tmp_path / run).to_html(tmp_path / "report.html")
+    browser.show(tmp_path / "report.html")
+    browser.js("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
+    for width in WIDTHS:
+        browser.resize(width)
+        assert browser.js("return document.documentElement.scrollWidth") <= width
+        assert browser.js(WIDER_THAN_PAGE) == []
 
 
 def test_labels_in_the_step_bar_stay_inside_their_segments(browser: Browser) -> None:

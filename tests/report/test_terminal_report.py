@@ -12,6 +12,7 @@ from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.measure.model import GraphBreak, Operation
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.report import phrases
 from feedline.analysis.report.console import Console, building
 from feedline.analysis.report.terminal import render, show
 
@@ -34,6 +35,21 @@ def shown(
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     show(made, Console(file=file, width=width, **options), full, files)
     return file.buffer.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("fix", "condition", "said"),
+    [
+        ("Make rows.py:72 faster", "", "Make rows.py:72 faster."),
+        ("Make rows.py:72 faster", "once", "Make rows.py:72 faster (once)."),
+        ("Make rows.py:721 faster", "", "Make rows.py:721 faster (rows.py:72)."),
+        ("Make it faster.", "once", "Make it faster (rows.py:72, once)."),
+    ],
+)
+def test_a_fix_names_its_line_once(fix, condition, said):
+    finding = Finding("x", Severity.LOW, "y", fix=fix, place="rows.py:72", condition=condition)
+
+    assert phrases.whole_fix(finding) == said
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -104,7 +120,7 @@ def test_a_gain_says_how_sure_it_is() -> None:
     unknown = replace(report().verdict, gain=Gain(GainKind.UNKNOWN, "steps/s"))
     assert "Gain    unknown" in shown(replace(report(), verdict=unknown))
     none = replace(report().verdict, gain=replace(report().verdict.gain, low=170.0))
-    assert "(170 to 277, perhaps none)" in shown(replace(report(), verdict=none))
+    assert "(170 to 277, perhaps no gain)" in shown(replace(report(), verdict=none))
 
 
 def test_where_a_gain_is_not_predicted_the_whole_report_says_why() -> None:

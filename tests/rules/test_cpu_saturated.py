@@ -63,6 +63,25 @@ def test_cheaper_samples_spare_no_more_than_their_share_of_the_cpu_time():
     assert check(replace(facts, process_cpu_s=None)) is None  # 0.96 of them
 
 
+def test_where_the_use_of_the_training_was_not_sampled_making_samples_takes_a_part_of_the_cpus():
+    """Five of eight CPUs make samples: what uses the others is not known."""
+    facts = waiting(120.0, sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=None, process_cpu_s=25e-3)
+    finding = check(facts)
+    figures = {one.id: one.value for one in finding.evidence}
+
+    assert figures["cpus_of_making"] < facts.effective_cpus
+    assert finding.cost_s == pytest.approx(
+        facts.step.mean_s * figures["cpus_of_making"] / facts.effective_cpus
+    )
+
+
+def test_samples_whose_cpu_time_is_unknown_are_not_said_to_fill_the_cpus():
+    facts = waiting(used_cpus=7.9, process_cpu_s=None, maker={"per_sample": {}})
+
+    assert cpus.saturated(facts) and cpus.making_share_of_training(facts) is None
+    assert check(facts) is None
+
+
 def test_a_quota_is_what_the_fix_raises():
     held = waiting(used_cpus=0.5, effective_cpus=0.5)
     facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))

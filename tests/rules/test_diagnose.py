@@ -9,7 +9,7 @@ from rules.said import verdict
 from feedline.analysis.explain import diagnose as diagnosing
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import in_order
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence, Finding, Severity
 from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import RULES
 
@@ -156,9 +156,11 @@ def test_a_part_goes_before_its_whole_only_if_it_wins_a_third(cost_s, first):
     assert ordered(whole, part)[0] == first
 
 
-def test_workers_that_have_nothing_to_do_go_before_what_the_others_work_on():
+@pytest.mark.parametrize("call", ["", "json"], ids=["their own code", "a known call"])
+def test_workers_that_have_nothing_to_do_go_before_what_the_others_work_on(call):
     rows = {"wait/starved": 0.5, "sample/dataset/user/parsed": 0.01}
-    work = Finding("user_code", Severity.HIGH, "", cost_s=5.0)
+    known = [Evidence(KNOWN_CALL, "json.loads", 0.9, SHARE, call)] if call else []
+    work = Finding("user_code", Severity.HIGH, "", cost_s=5.0, evidence=known)
     much, little = (
         Finding("workers_without_data", Severity.HIGH, "", cost_s=cost_s) for cost_s in (2.0, 1.0)
     )

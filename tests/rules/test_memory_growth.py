@@ -35,7 +35,7 @@ def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     finding = memory_growth.check(facts)
 
     assert finding.message == (
-        "each step's graph is kept, 4.00 MB per step, and memory is full after another 2 min 20 s"
+        "each step's graph is kept, 4.00 MB per step, and host memory is full after another 2 min 20 s"
     )
     assert finding.place == "train.py:20" and "detach()" in finding.fix
     assert finding.severity.value == "high" and finding.cost_s == 0
@@ -81,7 +81,7 @@ def test_what_workers_copy_ends_when_it_is_copied():
     assert "arrays" in finding.fix and finding.severity.value == "low"
     more_than_is_left = memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9)))
     assert more_than_is_left.severity.value == "high"
-    assert "memory is full after another 2 min 20 s" in more_than_is_left.message
+    assert "host memory is full after another 2 min 20 s" in more_than_is_left.message
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,7 @@ def rules_of(**changed):
 def test_a_gain_that_may_be_none_is_called_so():
     told = verdict_of(finding("decode_bound", after=104.0, low=97.0))
 
-    assert rates(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps none)"
+    assert rates(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps no gain)"
 
 
 def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_is_asked_for():

@@ -1,5 +1,7 @@
 """When there is no verdict, and when a verdict says how sure it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from measure.made_up_records import MadeUp
@@ -62,6 +64,21 @@ def test_what_is_said_of_a_share_is_in_its_evidence(ends, said):
 
     assert f"the input takes {said} of the step (95 % interval)" in short.more
     assert ends[1] in [one.value for one in short.evidence]
+
+
+@pytest.mark.parametrize(
+    ("steps", "in_detail", "said"),
+    [
+        (34, 34, "too short to judge the input: 30 steps after 4 of warm-up are too few"),
+        (30, 30, "too short to judge the input: 30 steps are too few"),
+        (8000, 120, "too short to judge the input: 30 steps are too few"),
+    ],
+)
+def test_steps_that_were_only_counted_are_no_warm_up(steps, in_detail, said):
+    pace = replace(made_up_facts().throughput, steps=steps, steps_in_detail=in_detail)
+    facts = waiting(60.0, certainty=Certainty(30, 0.04, 0.21), throughput=pace)
+
+    assert diagnose(facts)[0].message.startswith(said)
 
 
 def test_without_a_loader_only_the_number_of_steps_counts():

@@ -4,13 +4,16 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from feedline.analysis.formatting import gauge_value
 from feedline.profiler import message
 from feedline.profiler.message import id_of
+from feedline.profiler.samplers import process_memory
 from feedline.profiler.samplers.cgroup import CgroupMemory, MemoryEvents
 from feedline.profiler.samplers.gauge_file import read_gauges
 from feedline.profiler.samplers.process_memory import PrivateMemory, WorkerMemory
@@ -106,7 +109,7 @@ def test_figures_that_pyplot_keeps_are_counted(source):
     pyplot.close(closed)
 
     assert before == 0.0 and source.read()["memory/figures"] == 1.0
-    assert source.units["memory/figures"] == "1"
+    assert source.units["memory/figures"] == "figures"
     pyplot.close(kept)
 
 
@@ -208,6 +211,17 @@ def test_version_1_counts_in_files_of_its_own(made_up: Write, tmp_path: Path):
     assert MemoryEvents.now(tmp_path) == MemoryEvents(3, None, 4096, 12)
 
 
+def test_only_shares_have_the_unit_of_shares(source):
+    matplotlib = pytest.importorskip("matplotlib.pyplot")
+    matplotlib.figure()
+    values = source.read()
+    matplotlib.close("all")
+
+    assert {"memory/main_blocks", "memory/children", "memory/figures"} <= values.keys()
+    assert all(value <= 1 for name, value in values.items() if source.units[name] == "1")
+    assert all(gauge_value(2.0, source.units[name]) != "200.0 %" for name in values)
+
+
 def test_a_worker_that_grows_is_read_until_it_ends(child):
     worker = child("""
         import sys
@@ -259,3 +273,36 @@ def test_only_a_worker_that_a_sigkill_ended_was_killed(number):
     worker.join()
 
     assert source.killed() == (worker.pid if number == signal.SIGKILL else 0)
+
+
+def test_a_loader_that_starts_in_a_handler_does_not_wait_for_the_thread_that_it_interrupted(
+    monkeypatch,
+):
+    """A handler makes a loader, as one that saves a checkpoint may, while another is noted."""
+    monkeypatch.setattr(process_memory, "_PATIENCE_S", 0.05)
+    source, worker = WorkerMemory(), multiprocessing.current_process()
+
+    class Units(dict):
+        def __setitem__(self, name, unit):
+            super().__setitem__(name, unit)
+            if name == "memory/loader0-worker0":
+                signal.raise_signal(signal.SIGUSR1)
+
+    source.units = Units()
+    came = []
+
+    def handler(*_):
+        inside = threading.Thread(target=lambda: (source.watch(1, [worker]), source.read()))
+        inside.daemon = True
+        inside.start()
+        inside.join(10)
+        came.append(inside.is_alive())
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        source.watch(0, [worker])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert came == [False]
+    assert list(source.read()) == ["memory/loader0-worker0"]

@@ -12,6 +12,8 @@ from traces.kineto_made import EPOCH_US, STEP_US, STEPS, kineto
 from feedline.analysis.explain.pipeline import report_of
 from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import here
+from feedline.analysis.rules import TRACE
+from feedline.analysis.traces.trace_budget import STEP_PARTS
 from feedline.profiler.store.trainings import open_run
 
 KERNEL_US = 100
@@ -24,6 +26,7 @@ def traced(
     kernel: str = "gemm_kernel",
     busy_us: int = 1000,
     copy: str = "",
+    beside: tuple[str, ...] = (),
 ) -> str:
     """Write a trace of one rank whose steps wait in a call of the host, then compute in kernels of
     0.1 ms.
@@ -32,6 +35,7 @@ def traced(
         waits: name of the host's call, or of the loader's annotation; empty: operators run
             meanwhile.
         copy: memory from which 2 ms of copies to the device come; empty: none.
+        beside: what the host does in each step, beside that.
     """
     events: list[dict[str, object]] = []
 
@@ -56,6 +60,8 @@ def traced(
         add("cpu_op", "aten::mm", at + wait_us, STEP_US - wait_us - 10)
         if waits:
             add("user_annotation" if "DataLoader" in waits else "cuda_runtime", waits, at, wait_us)
+        for name in beside:
+            add("user_annotation" if "#" in name else "cpu_op", name, at + wait_us, 20)
         if copy:
             add("cuda_runtime", "cudaMemcpyAsync", at + wait_us, 20, correlation=number)
             kind = f"Memcpy HtoD ({copy} -> Device)"
@@ -119,7 +125,13 @@ SYNC, LOADER = (
             "synchronisation",
             "Read results back",
             {"waits": SYNC, "wait_us": 5000},
-            {"busy_us": 9800},
+            {"waits": "cudaDeviceSynchronize", "wait_us": 5000},
+        ),
+        (
+            "synchronisation",
+            "torch.cuda.synchronize()",
+            {"waits": "cudaDeviceSynchronize", "wait_us": 5000},
+            {"waits": SYNC, "wait_us": 5000},
         ),
         ("exposed_copy", "pin_memory=True", {"copy": "Pageable"}, {"copy": "Pinned"}),
         ("input_stall", "feedline run", {"waits": LOADER, "wait_us": 5000}, {"busy_us": 9800}),
@@ -131,6 +143,30 @@ def test_a_fix_of_a_trace_takes_for_granted_only_what_was_traced(
 ):
     assert words in fixes(tmp_path, **there)[rule_id]
     assert words not in fixes(tmp_path, **missing).get(rule_id, "")
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        ((), "kernels: torch.compile, CUDA graphs, larger batches."),
+        (
+            ("Optimizer.step#Adam.step",),
+            "torch.compile, CUDA graphs, fused optimizers (fused=True)",
+        ),
+        (("Optimizer.step#Shampoo.step",), "torch.compile, CUDA graphs, larger batches."),
+        (("Optimizer.step#Adam.step", "aten::_fused_adam_"), "CUDA graphs, larger batches."),
+        (("Optimizer.step#SGD.step", "aten::embedding_sparse_backward"), "graphs, larger batches."),
+        (("Torch-Compiled Region: 0/0",), "kernels: CUDA graphs, larger batches."),
+        (("Torch-Compiled Region: 0/0", "cudaGraphLaunch"), "kernels: larger batches."),
+    ],
+)
+def test_a_host_is_told_only_ways_to_launch_less_that_the_trace_has_not(tmp_path, beside, words):
+    assert words in fixes(tmp_path, busy_us=8000, beside=beside)["host_bound"]
+
+
+def test_each_cause_of_a_trace_claims_a_part_of_its_steps():
+    for rule in TRACE:
+        assert set(rule.claims) <= set(STEP_PARTS), rule.rule_id
 
 
 def of_two_ranks(folder: Path, name: str) -> str:

@@ -49,6 +49,17 @@ def told(path, tmp_path):
     )
 
 
+def test_no_device_is_said_to_be_idle_where_the_trace_has_none(tmp_path):
+    add = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "dur": 2000}
+    events = [{**add, "ts": 10_000 + 10_000 * step} for step in range(4)]
+    (tmp_path / "cpu.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    verdict, _, report = told(str(tmp_path / "cpu.json"), tmp_path)
+
+    assert report["ranks"]["0"]["gpu"]["span_s"] is None
+    assert "is unexplained: no operator ran" in verdict and "device was idle" not in verdict
+
+
 def test_an_exchange_of_tokens_is_not_computing(tmp_path):
     path = busy(
         tmp_path / "moe.json",

@@ -254,3 +254,13 @@ def test_a_dask_cluster_makes_the_same_run(two, tmp_path):
     for rank in range(2):
         one, many = (folder.read(tmp_path / run / f"rank{rank}").events for run in ("one", "many"))
         assert np.array_equal(one, many)
+
+
+def test_the_comparison_of_recorded_ranks_names_the_command_for_traces(tmp_path, capsys):
+    traces = [kineto(tmp_path / f"rank{rank}.json", rank=rank) for rank in range(2)]
+    assert main(["ingest", *traces, "-o", str(tmp_path / "run"), "-q"]) == 0
+
+    assert main(["report", "--by-rank", str(tmp_path / "run")]) == 2
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"was made of traces: `feedline report {tmp_path}/run` compares their ranks" in said

@@ -3,6 +3,7 @@ arithmetic of its own.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -471,6 +472,12 @@ def least_exposed(bar: Bar) -> float:
     return min(of_ranks(bar.told, "exposed_transfer_s"))
 
 
+def exposed(bar: Bar) -> float:
+    """What sending in fewer passes leaves of it stays."""
+    passes = re.fullmatch(r"accumulate (\d+) batches", bar.finding["action"])
+    return least_exposed(bar) * (1 - 1 / int(passes[1]) if passes else 1.0)
+
+
 def of_late_rank(bar: Bar) -> float:
     """What the replay answers, else what it says of the rank, else what the rank waits that waits
     most.
@@ -511,7 +518,8 @@ def updating(bar: Bar) -> float:
 
 def named_functions(bar: Bar) -> float:
     """The first three functions outside the model that take 3 % of the step or more, without
-    freeing batches, waiting for a CPU, and collections or what only every nth step runs.
+    freeing batches, waiting for a CPU, and collections (a hundredth of the first or more) or what
+    only every nth step runs.
     """
     step = bar.told["step"]
     functions, stall, garbage = step["own_code"]["functions"], step["periodic"], step["garbage"]
@@ -522,6 +530,8 @@ def named_functions(bar: Bar) -> float:
     if stall is not None:
         of, name = (stall["stages"], stall["function"]) if stall["function"] else ({}, "")
     apart = sum(of.get(stage, 0.0) for stage in ("other", "loss"))
+    if stall is None and apart < 0.01 * max(one["s"] for one in functions):
+        apart = 0.0
     took = [
         float(one["s"])
         if one["name"].partition(" (")[0] != name.partition(" (")[0]
@@ -649,7 +659,7 @@ COSTS: dict[str, Formula] = {
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,
     "late_ranks": of_late_rank,
-    "exposed_communication": least_exposed,
+    "exposed_communication": exposed,
     "slow_network": lambda bar: least_exposed(bar) * (1 - bar.told["comm"]["network_share"]),
 }
 

@@ -14,10 +14,16 @@ pytestmark = pytest.mark.quiet
 PROGRAM = Path(__file__).parent / "slow_training.py"
 MAIN = ("forward", "loss", "backward", "optimizer", "other")
 SAMPLE = ("read", "decode", "augment", "dataset")
-METHODS = [("fork", 0), ("fork", 4), ("spawn", 2), ("forkserver", 2)]
+METHODS = [("fork", 0), ("spawn", 2)]
 MORE = [
     pytest.param(method, workers, marks=pytest.mark.long)
-    for method, workers in (("fork", 2), ("spawn", 4), ("forkserver", 4))
+    for method, workers in [
+        ("fork", 2),
+        ("fork", 4),
+        ("spawn", 4),
+        ("forkserver", 2),
+        ("forkserver", 4),
+    ]
 ]
 
 

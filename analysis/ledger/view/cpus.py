@@ -162,13 +162,16 @@ def making_cpus(facts: RuleInputs) -> float | None:
     )
 
 
-def making_share_of_training(facts: RuleInputs) -> float:
+def making_share_of_training(facts: RuleInputs) -> float | None:
     """Return the share (0 to 1) of the CPU time of the training that making samples takes.
 
-    Cheaper ones spare no more of a step on full CPUs.
+    Cheaper ones spare no more of a step on full CPUs. Where the use of the training was not
+    sampled, it is the least that the share can be: the training uses no more CPUs than it may.
+    None: what samples take was not measured.
     """
-    making, own = making_cpus(facts), own_cpus(facts)
-    return min(1.0, making / own) if making is not None and own else 1.0
+    sampled = facts.cpus.own if facts.cpus is not None else None
+    making, own = making_cpus(facts), facts.effective_cpus if sampled is None else sampled
+    return min(1.0, making / own) if making is not None and own else None
 
 
 def _own_share(facts: RuleInputs) -> float | None:

@@ -1,6 +1,7 @@
 """Whether torch can make the updates of an optimizer in one fused call."""
 
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.traces.launching import Launching
 
 #: Optimizers with such a call (torch.optim's documentation, "fused").
 _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
@@ -13,6 +14,12 @@ def may_be_fused(updated: Updated) -> bool:
     """
     kinds = {updated.kind, updated.updates_as}
     return kinds <= _FUSED and not updated.fused and not updated.sparse
+
+
+def may_be_fused_in(trace: Launching) -> bool:
+    """Return the same of a trace, as far as it shows the updates."""
+    kinds = trace.optimizers
+    return bool(kinds) and kinds <= _FUSED and not trace.fused and not trace.sparse
 
 
 def without_foreach(updated: Updated) -> str:

@@ -1,12 +1,17 @@
 """What to do where a device waits for its host to launch work: of recorded runs and of traces."""
 
 from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.view.fused_updates import may_be_fused, without_foreach
+from feedline.analysis.ledger.view.fused_updates import (
+    may_be_fused,
+    may_be_fused_in,
+    without_foreach,
+)
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.traces.launching import Launching
 
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long
-_FEWER = "Launch fewer and longer kernels: {}CUDA graphs, {}larger batches."
+_FEWER = "Launch fewer and longer kernels: {}{}{}larger batches."
 _FUSED = "fused optimizers (fused=True{}), "
 _BETWEEN = (
     "Look at what the host does between launches, for example with py-spy: launching these "
@@ -35,16 +40,23 @@ def fix(
         compiled: torch.compile was seen to compile the model.
         updated: what the optimizer updates. None: not known.
     """
+    fused = updated is None or may_be_fused(updated)
+    without = "" if updated is None else without_foreach(updated)
+    return _fix(mean_kernel_s, idle_s, compiled, False, _FUSED.format(without) if fused else "")
+
+
+def fix_in(trace: Launching, mean_kernel_s: float, idle_s: float) -> str:
+    """Return the same for a trace, without what it has already."""
+    fused = _FUSED.format("") if may_be_fused_in(trace) else ""
+    return _fix(mean_kernel_s, idle_s, trace.compiled, trace.graphs, fused)
+
+
+def _fix(mean_kernel_s: float, idle_s: float, compiled: bool, graphs: bool, fused: str) -> str:
     if _between(mean_kernel_s, idle_s):
         return _BETWEEN
-    return _FEWER.format("" if compiled else "torch.compile, ", _fused(updated))
-
-
-def _fused(updated: Updated | None) -> str:
-    """Return the words on fused optimizers; empty: the optimizer is one, or cannot be."""
-    if updated is None:
-        return _FUSED.format("")
-    return _FUSED.format(without_foreach(updated)) if may_be_fused(updated) else ""
+    return _FEWER.format(
+        "" if compiled else "torch.compile, ", "" if graphs else "CUDA graphs, ", fused
+    )
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:

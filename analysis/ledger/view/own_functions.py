@@ -14,6 +14,8 @@ from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 NAMED_SHARE = 0.03
 NAMED = 3
 
+_LONG_NAME = 19  # letters, beside "speed up" in a list of changes
+
 _TAKES = Sentence("{function} takes {took}{when}", function=NAME, took=TIME, when=PART)
 _TAKE = Sentence("{function} take {took}{when}", function=NAME, took=TIME, when=PART)
 _MOSTLY = Sentence("most of that is spent in {function}", function=NAME)
@@ -43,6 +45,13 @@ def place_of(function: str) -> str:
         return ""
     lines = _LINES.fullmatch(at["name"])
     return f"{at['place']}:{lines['first']}" if lines and ":" not in at["place"] else at["place"]
+
+
+def speeding_up(function: str) -> str:
+    """``speed up get_batch()`` of ``get_batch (train.py:116)``; empty: it has no such short name."""
+    name = name_of(function)
+    known = name.replace(".", "_").isidentifier() and len(name) <= _LONG_NAME
+    return f"speed up {name}()" if known else ""
 
 
 def parts(named: Sequence[OwnFunction], when: str) -> list[str]:

@@ -69,6 +69,7 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
         place=_called_at(facts),
         ddp=facts.ddp,
+        sharded=facts.sharded,
     )
 
 

@@ -69,7 +69,7 @@ _FORMAT = Sentence(
     part=PERCENT,
     operation=NAME,
 )
-_OBJECTS = Sentence("{length} of Python objects are pickled in workers and unpickled", length=SIZE)
+_OBJECTS = Sentence("{length} of Python objects are pickled and unpickled", length=SIZE)
 _COPIES = Sentence(
     "{part} of the bytes, in {copies} copies per step, come from pageable memory",
     part=PERCENT,

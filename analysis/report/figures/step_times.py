@@ -36,6 +36,7 @@ _THIN = 12
 _PADDING = 12
 _BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
 _LABEL_PX = 14
+_END_LETTERS = 10  # that fit beside a gauge
 
 
 def gauge_figure(gauge: Gauge) -> Markup | None:
@@ -76,7 +77,9 @@ def gauge_figure(gauge: Gauge) -> Markup | None:
 
 def _end(edge: float, unit: str, y: int) -> Markup:
     words = gauge_value(edge, unit).replace(".0 %", " %")
-    return tag("text", shorten(words, 10), class_="tick", x="100%", dx=6, y=y)
+    if len(words) > _END_LETTERS:  # the name of what is counted stands above the figure
+        words = words.partition(" ")[0]
+    return tag("text", shorten(words, _END_LETTERS), class_="tick", x="100%", dx=6, y=y)
 
 
 def _line(points: list[tuple[float, float]], low: float, high: float) -> str:

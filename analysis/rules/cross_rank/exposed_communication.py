@@ -129,16 +129,19 @@ _BUFFERS = [
 #: Where DistributedDataParallel reduces them. Tensor parallelism reduces activations in backward.
 _UNKNOWN_KIND = ("all_reduce", "")
 _OF_GRADIENTS = (("all_reduce", "backward"), _UNKNOWN_KIND)
-#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers
-#: parameters and scatters gradients.
+#: By the operation and the phase that take most; of traces, the phase is unknown.
 _FIXES = {
     **dict.fromkeys(
         [("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], _METRICS
     ),
+    ("broadcast", "forward"): _BUFFERS,
+}
+#: The same of FSDP, which gathers parameters and scatters gradients. Sequence parallelism does both
+#: to activations.
+_FIXES_OF_SHARDED = {
     **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], _SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], _PARAMETERS),
     ("all_gather", "backward"): _GATHERED,
-    ("broadcast", "forward"): _BUFFERS,
 }
 _ANY = [
     "Use larger batches per rank.",
@@ -315,7 +318,7 @@ def _hidden(exposed: Exposed) -> list[str]:
 
 
 def _gradients(kind: ExposedKind, exposed: Exposed) -> bool:
-    scattered = kind.phase == "backward" and kind.name == "reduce_scatter"
+    scattered = exposed.sharded and kind.phase == "backward" and kind.name == "reduce_scatter"
     return scattered or _of_ddp(kind, exposed)
 
 
@@ -407,7 +410,8 @@ def _fixes(best: Prediction | None, exposed: Exposed, comm: Communication | None
         return _advice(best, comm)
     first_kind = (kinds[0].name, kinds[0].phase) if kinds else _UNKNOWN_KIND
     if not exposed.ddp or first_kind not in _OF_GRADIENTS:
-        ways = _FIXES.get(first_kind) or _own(*first_kind) or _ANY
+        of_sharded = _FIXES_OF_SHARDED.get(first_kind) if exposed.sharded else None
+        ways = of_sharded or _FIXES.get(first_kind) or _own(*first_kind) or _ANY
         return ways if _has_link(comm) else [way for way in ways if way != _OR_LINK]
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0], exposed):

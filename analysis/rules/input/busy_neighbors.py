@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, loader_call
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
@@ -80,6 +80,8 @@ def check(facts: RuleInputs) -> Finding | None:
         condition=loader_call.only_if(facts, advice),
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
+        # the rest of the step may wait as well, but that is not measured
+        cost_kind=CostKind.AT_LEAST if held_s is not None else CostKind.ESTIMATED,
         settings=advice,
     )
 

@@ -57,7 +57,8 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
     # handing over a batch takes a turn of the worker as well
     waits_s = waits.making_s + waits.handover_s + waits.transport_s
-    cost_s = min(waits_s, facts.step.mean_s * cpus.making_share_of_training(facts))
+    making = cpus.making_share_of_training(facts)
+    cost_s = min(waits_s, facts.step.mean_s * (making or 0.0))
     quota_s = cpus.beyond_quota_s(facts)
     weight = max(
         severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index
@@ -68,7 +69,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
         or not cpus.saturated(facts)
     ):
         return None
-    if cpus.making_share_of_training(facts) < cpus.MIN_MAKING and not cpus.throttled(facts):
+    if (making is None or making < cpus.MIN_MAKING) and not cpus.throttled(facts):
         return None
     (message, more), (fix, *fix_more) = _says(facts), _fixes(facts)
     return Finding(

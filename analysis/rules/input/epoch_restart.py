@@ -31,6 +31,7 @@ _ITERATOR = (
 )
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
+_FAULTS = ", and take page faults for the same memory each time"
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
 _ONE_DATASET = "Make one dataset for all epochs, so that its workers can stay."
@@ -99,7 +100,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_says(facts, by) + (_FIRST(first=first) if first else ""),
+        message=_says(facts, by) + (_then(facts, first) if first else ""),
         more=[*([_DRAWN_FOR_NOTHING] if one_each else []), *_changed(facts)],
         evidence=measured(found),
         fix=fix,
@@ -131,6 +132,11 @@ def _says(facts: RuleInputs, by: str) -> str:
     if _takes_one_batch(facts):
         return _ONE_EACH(by=by)
     return (_MADE_AGAIN if facts.loader_made_again else _RESTARTED)(by=by, passes=facts.epochs)
+
+
+def _then(facts: RuleInputs, first: float) -> str:
+    """Return what follows from it: page faults, where they would become fewer in the same workers."""
+    return _FAULTS if facts.settling_s else _FIRST(first=first)
 
 
 def _place(facts: RuleInputs) -> str:

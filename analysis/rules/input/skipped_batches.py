@@ -16,7 +16,7 @@ _SAYS = Sentence(
     batches=COUNT,
 )
 _COUNTED = "samples per second would count them as well, so steps per second are told"
-_FIX = "Skip them only in the pass that goes on from a checkpoint, and in the sampler."
+_FIX = "Leave them out in the sampler, and only in the pass that resumes a checkpoint."
 _SAMPLER = "A sampler that leaves out their indices makes none of their samples."
 
 

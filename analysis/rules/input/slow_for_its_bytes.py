@@ -26,6 +26,7 @@ _CAUSED = Sentence(
 _SHOULD = Sentence("it should take less than {should}{how}", should=TIME, how=PART)
 #: Stages of what the program calls for a sample; others are at no line of it.
 _OF_PROGRAM = ("read", "decode", KERNEL)
+_BY_BOTH = "transport"  # what its row of the step has is the main process's part
 _TASK = Sentence("that is {task}", task=PART)
 
 
@@ -61,7 +62,8 @@ def _says(work: Work, cause: Why) -> tuple[str, list[str]]:
         said = _SAYS(stage=work.name, took=took, per=work.per, should=work.should_s, how=work.how)
         return said, [task, *cause.more]
     why, *others = cause.more
-    said = _CAUSED(stage=work.name, took=took, per=work.per, why=why)
+    per = f"{work.per} in worker and main process" if work.stage == _BY_BOTH else work.per
+    said = _CAUSED(stage=work.name, took=took, per=per, why=why)
     return said, [_SHOULD(should=work.should_s, how=work.how), task, *others]
 
 

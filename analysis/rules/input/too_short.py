@@ -104,8 +104,12 @@ def _queued(sure: Certainty) -> bool:
 
 
 def _counted(facts: RuleInputs, sure: Certainty) -> str:
-    """Return ``1 step``, ``7 steps after 3 of warm-up``."""
-    number, warm_up = sure.steps, facts.throughput.steps - sure.steps
+    """Return ``1 step``, ``7 steps after 3 of warm-up``.
+
+    Steps that were only counted are no warm-up, and how many of them there were is not said.
+    """
+    number, pace = sure.steps, facts.throughput
+    warm_up = pace.steps - number if pace.steps == pace.steps_in_detail else 0
     return counted(number, "step") + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
 

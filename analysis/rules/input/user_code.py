@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding,
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.own_functions import speeding_up
 from feedline.analysis.ledger.view.slow_code import (
     CHUNK,
     SlowCode,
@@ -65,6 +66,7 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_kind=CostKind.ESTIMATED if slow.known else kind_of_work(facts),
         claims=slow.rows,
         place=slow.where,
+        action=speeding_up(slow.node.function),
     )
 
 

@@ -21,7 +21,7 @@ _GRAPHS_KEPT = Sentence(
 )
 _EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
 _EVERY = Sentence("every {steps} steps", steps=COUNT)
-_UNTIL = Sentence(", and memory is full after another {left}", left=TIME)
+_UNTIL = Sentence(", and host memory is full after another {left}", left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",

@@ -27,6 +27,7 @@ from feedline.analysis.ledger.view.own_functions import (
     named_functions,
     parts,
     place_of,
+    speeding_up,
 )
 from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.ledger.view.trend import growing
@@ -151,6 +152,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
         cost_kind=_kind(facts, known, queued),
+        action=speeding_up(named[0].name),
     )
 
 

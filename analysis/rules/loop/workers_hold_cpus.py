@@ -22,9 +22,9 @@ _SAYS = Sentence(
 def check(facts: RuleInputs) -> Finding | None:
     """Look for steps that wait longer for a CPU than for batches, while workers use the CPUs."""
     queues_s, making = _queues_s(facts), cpus.making_share_of_training(facts)
-    cost_s = min(queues_s, facts.step.mean_s * making)
-    if queues_s <= _held_s(facts) or not cpus.saturated(facts) or cpus.making_cpus(facts) is None:
+    if queues_s <= _held_s(facts) or not cpus.saturated(facts) or making is None:
         return None
+    cost_s = min(queues_s, facts.step.mean_s * making)
     weight = Severity.of(cost_s / facts.step.mean_s)
     if weight is Severity.INFO or making < cpus.MIN_MAKING:
         return None

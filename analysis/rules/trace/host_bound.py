@@ -53,7 +53,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix=launches.fix(mean, idle_s),
+        fix=launches.fix_in(facts.shown.launching, mean, idle_s),
         fix_more=[_TABLE],
         how_to_check=launches.how_to_check(mean, idle_s),
         cost_s=facts.cost_s("host_launch"),

@@ -1,5 +1,7 @@
 """The host stands in a call that waits for the device, which then has nothing queued."""
 
+import re
+
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
@@ -16,6 +18,9 @@ _SAYS = Sentence(
 _LESS_OFTEN = (
     "Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model)."
 )
+#: What torch.cuda.synchronize() calls; results are read back with a stream's.
+_ALL_OF_DEVICE = re.compile(r"^(cuda|hip)DeviceSynchronize|^(cu|hip)CtxSynchronize")
+_NEEDLESS = "Call torch.cuda.synchronize() less often: it waits for all work of the device."
 _PINNED = "Copy to the device from pinned memory with non_blocking=True."
 
 
@@ -34,7 +39,7 @@ def check(facts: TraceFacts) -> Finding | None:
                 "synchronisation_share", "device idle while the host synchronized", part, SHARE
             )
         ],
-        fix=_LESS_OFTEN,
+        fix=_NEEDLESS if _ALL_OF_DEVICE.search(facts.shown.waits_in) else _LESS_OFTEN,
         fix_more=[_PINNED] if _waits_for_copies(facts) else [],
         how_to_check="Train without these calls. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
@@ -61,7 +66,7 @@ RULE: Rule[TraceFacts] = Rule(
     _RULE_ID,
     check,
     change,
-    claims=("synchronising",),
+    claims=("synchronisation",),
     bound="Bound by synchronization",
     action="synchronize less often",
 )

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT, add_output, refuse_twice
-from feedline.cli.outputs import console_for, name_files, save
+from feedline.cli.outputs import check_file, console_for, name_files, save
 from feedline.cli.runs import add_run, chosen_run
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget, ScriptError
-from feedline.profiler.files import output
 from feedline.profiler.printable import printable, say
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class CheckCommand:
             [path for path in (args.junit, args.markdown, args.json) if path is not None], "file"
         )
         for path in (args.junit, None if appends else args.markdown, args.json):
-            output.refuse_taken(path, args.force)
+            check_file(path, args)
 
         from feedline.analysis.diff.budget import check_budget
         from feedline.analysis.diff.measures import compared_run

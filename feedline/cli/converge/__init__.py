@@ -89,7 +89,7 @@ CONVERGE_COMMANDS: dict[str, type[Command]] = {"advise": _AdviseCommand}
 
 
 class ConvergeCommand:
-    """Train with large batches."""
+    """Explain and repair accuracy that large batches lose."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         assert isinstance(parser, Parser)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class ReportCommand:
 
     Works for finished, killed and live runs. Prints the report, and writes report.html, report.json
     and trace.json.gz into the run folder. With -o, --html or --format, feedline produces only that
-    output. Files named .speedscope.json or .collapsed get the sampled stacks of all processes.
+    output: -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all processes.
 
     If a run has several trainings, feedline shows an overview. Each training has its own report:
       RUN/training-N  trainings of separate processes (training-0: the script itself)
@@ -276,8 +277,15 @@ def _compare_ranks(args: argparse.Namespace) -> int:
     from feedline.analysis.ranks.many.reduce import reduce_ranks
     from feedline.analysis.report import document_text
     from feedline.analysis.report.json_report import plain
+    from feedline.analysis.traces.folder import is_trace
     from feedline.cli.report.by_rank import document_of
 
+    for run in args.run:
+        if "://" not in run and any(map(is_trace, Path(run).glob("rank*"))):
+            raise ScriptError(
+                f"--by-rank reads recordings, and {run} was made of traces: "
+                f"`feedline report {shlex.quote(run)}` compares their ranks"
+            )
     with rank_pool(args) as pool, progress_bar(args.quiet, "finding ranks") as tell:
         many = reduce_ranks(args.run, pool, tell=tell)
     document_text.show(document_of(many), console_for(args))

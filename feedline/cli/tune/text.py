@@ -46,11 +46,17 @@ def document_of(tuning: Tuning) -> Document:
 
 
 def _by_workers(search: Search) -> Bars:
-    """Return a bar per number of workers; the present one is marked."""
+    """Return a bar per number of workers; the present one is marked.
+
+    Its bar may be of other settings than the present ones, whose rate is then named.
+    """
     highest = max(candidate.predicted.after for candidate in search.by_workers)
     rows = []
     for candidate in search.by_workers:
-        now = " (now)" if candidate.workers == search.now.workers else ""
+        now = ""
+        if candidate.workers == search.now.workers:
+            measured = rate(search.now.predicted.after)
+            now = " (now)" if candidate == search.now else f" (now {measured})"
         figures = (rate(candidate.predicted.after), _interval(candidate))
         share = candidate.predicted.after / highest
         rows.append(Bar(f"{_workers(candidate.workers)}{now}", figures, share, "compute"))

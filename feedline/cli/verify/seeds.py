@@ -225,19 +225,21 @@ def _branch(
         FixError: the fix could not be applied.
     """
     run, log = plan.folder / _branch_name(arm, seed), plan.folder / f"{_branch_name(arm, seed)}.log"
+    code = 0
     if run.name not in unfinished:
         if not plan.quiet:
             say(f"{arm}, seed {seed}{': ' + fix if fix else ''}{left}")
-        if code := _train(plan, run, log, arm, seed):
-            return f"exit code {code}; end of {log}:\n{child.tail(log)}"
-        unfinished.add(run.name)
+        code = _train(plan, run, log, arm, seed)
+        if not code:
+            unfinished.add(run.name)
+    recorded: TrainingRecord | str
     try:
         recorded = read(run)
     except FeedlineError as error:
-        return str(error)
-    if fix and (failed := _not_applied(recorded)):
+        recorded = str(error)
+    if fix and isinstance(recorded, TrainingRecord) and (failed := _not_applied(recorded)):
         raise FixError(f"{failed}; see {log}")
-    return recorded
+    return f"exit code {code}; end of {log}:\n{child.tail(log)}" if code else recorded
 
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from feedline.profiler import masks
+from feedline.profiler import clock, masks
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
@@ -32,6 +32,7 @@ GIVES = "losses, learning rate, and gradient norms where there are several ranks
 _OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
 # backwards without an update; whoever updates by hand never makes one that is seen
 _MOST_LOSSES = 256
+_MOST_OTHERS = 64  # optimizers that take turns with the one whose learning rate is recorded
 _ReportSetup = Callable[[dict[str, object]], None]
 
 
@@ -48,6 +49,8 @@ class ConvergenceWatch:
         self._seen = SampleCount()
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
+        # losses of the closure of the update that is under way; None: none is
+        self._closure_losses: int | None = None
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
         self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
         self._on_gpu = False  # the last loss was
@@ -55,6 +58,9 @@ class ConvergenceWatch:
         # what GradScaler.scale returned, and was given
         self._scaled: tuple[Any, Any] = ((lambda: None), None)
         self._rate: float | None = None
+        self._rate_of: int | None = None  # the optimizer whose rate is recorded, by its id
+        # others that have updated since it did: ns, rate, samples and updates
+        self._other_rates: dict[int, tuple[int, float, int, int]] = {}
         self._later = DeviceNumbers(self)
         self.setup = TrainingSetup()
         self.norms = GradientNormTap(self, self._later)
@@ -71,6 +77,11 @@ class ConvergenceWatch:
     def samples_before(self) -> int:
         """Samples that this rank had trained on at the last update."""
         return self._before
+
+    @property
+    def updates_with_pause(self) -> int:
+        """Optimizer steps made, with those of a pause that is under way."""
+        return self._with_rest()[0]
 
     @property
     def model(self) -> Any:
@@ -119,7 +130,12 @@ class ConvergenceWatch:
             self._failed(error)
 
     def _counts(self) -> dict[str, object]:
-        return {"updates": self.updates, "samples": self.samples, "samples_known": self._seen.known}
+        return {
+            "updates": self.updates,
+            "steps": self._seen.steps,
+            "samples": self.samples,
+            "samples_known": self._seen.known,
+        }
 
     def handed_over(self, samples: int) -> None:
         """Note that a loader has returned a batch of this many samples; 0: its size is unknown."""
@@ -187,7 +203,10 @@ class ConvergenceWatch:
                 return True
             if self.norms.scaled and loss is self._scaled[0]():
                 loss = self._scaled[1]
-            if _is_plain_number(loss):
+            if self._closure_losses is not None:
+                self._closure_losses += 1
+            # what a closure computes again is the same loss, not another micro-batch's
+            if _is_plain_number(loss) and (self._closure_losses or 1) == 1:
                 self._loss.append(loss.detach().float().reshape(()) if on_gpu else loss.item())
         except Exception as error:
             reraise_of_handler()
@@ -216,8 +235,6 @@ class ConvergenceWatch:
             if self._on_gpu and torch.cuda.is_current_stream_capturing():
                 return
             new = self.setup.optimizer(optimizer)
-            if new:
-                self._rate = None  # its learning rate is told, whatever that of the one before was
             if self.norms.has_parts:
                 self.norms.guarded(self.norms.update, optimizer)
             else:
@@ -231,9 +248,14 @@ class ConvergenceWatch:
                 self._report_setup(self.setup.found(self.norms.why))
             self._before = self.samples
             self._later.read()
+            self._closure_losses = 0
         except Exception as error:
             reraise_of_handler()
             self._failed(error)
+
+    def updated(self) -> None:
+        """Note that an optimizer has stepped."""
+        self._closure_losses = None
 
     def metric(self, name: str, value: float) -> None:
         """Note that the program records a number of its own."""
@@ -279,7 +301,7 @@ class ConvergenceWatch:
 
         Gradients were not finite then.
         """
-        updates = self._with_rest()[0]
+        updates = self.updates_with_pause
         if updates == self._scaled_at:
             self.setup.skipped += 1
             self._loss.clear()
@@ -302,11 +324,26 @@ class ConvergenceWatch:
             self._later.number("train loss", total)
 
     def _learning_rate(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the rate of one optimizer; of several that take turns, the one that began.
+
+        Another one that updates again, without this one in between, trains on its own.
+        """
         rate = optimizer.param_groups[0]["lr"]
         if isinstance(rate, torch.Tensor):
             if rate.is_cuda:
                 return  # to read it would make the program wait
             rate = rate.item()
+        number = id(optimizer)
+        if self._rate_of not in (None, number):
+            now = clock.wall_ns(), rate, self.samples, self.updates
+            if number not in self._other_rates:
+                if len(self._other_rates) < _MOST_OTHERS:
+                    self._other_rates[number] = now
+                return
+            at, self._rate, samples, updates = self._other_rates[number]
+            self._later.number("lr", self._rate, at, samples, updates)
+        self._rate_of = number
+        self._other_rates.clear()
         if rate != self._rate:
             self._rate = rate
             self._later.number("lr", rate)

@@ -16,10 +16,12 @@ batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
              models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
              batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
 samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
-             epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
-             epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
+             epochs: times it was iterated and trained on; distinct: values that set_epoch had given it by then; samples: that it draws
+             on this rank in an epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is
+             not recorded
 scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
 updates, samples     in all, on this rank; absent in a run that was killed
+steps                updates, those of optimizers that take turns as one
 samples_known        false: samples are rows that the model was given (taps/convergence/sample_count.py)
 noise_scale  why no gradient norms were seen; "" where some were
 noise_scale_reason  the same as an identifier, where something depends on it (message.py)
@@ -238,6 +240,7 @@ class TrainingSetup:
         self._samplers: _Samplers = {}
         # passes since the last update: ns, and the sampler with what set_epoch had given it
         self._fresh: list[tuple[int, _Shape, object]] = []
+        self._fresh_updates: dict[_Shape, int] = {}  # made before the last of these passes
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
@@ -297,8 +300,10 @@ class TrainingSetup:
         Those before its training began belong to the one before.
         """
         fresh, self._fresh = self._fresh, []
+        self._fresh_updates.clear()
         began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
         for at, shape, epoch in fresh:
+            _count_pass(shape, epoch, self._samplers)
             of = number - 1 if at < began else number
             if 0 <= of < len(self._optimizers):
                 _count_pass(shape, epoch, self._optimizers[of]["samplers"])
@@ -365,7 +370,8 @@ class TrainingSetup:
     def _iterated(self, loader: Any, state: Any) -> None:
         """Count the samplers of one shape as one.
 
-        A program may make a loader for every epoch.
+        A program may make a loader for every epoch. A pass after which no update is made trains on
+        nothing, such as a look at the first batch.
 
         Args:
             loader: that is iterated.
@@ -380,9 +386,16 @@ class TrainingSetup:
             return
         shape = kind, shuffles, samples, of, getattr(state, "loader", None)
         epoch = getattr(sampler, "epoch", None)
-        _count_pass(shape, epoch, self._samplers)
+        if len(self._samplers) < _MAX_DESCRIBED:
+            self._samplers.setdefault(shape, _Passes())
+        watch = recorder.convergence
+        updates = watch.updates_with_pause if watch is not None else 0
+        if self._fresh_updates.get(shape) == updates:
+            last = max(at for at, (_, other, _) in enumerate(self._fresh) if other == shape)
+            del self._fresh[last]
         if len(self._fresh) < _MAX_DESCRIBED:
             self._fresh.append((clock.wall_ns(), shape, epoch))
+            self._fresh_updates[shape] = updates
 
 
 def _count_pass(shape: _Shape, epoch: object, into: _Samplers) -> None:

@@ -32,6 +32,7 @@ from feedline.profiler.torch_internals import (
     dynamo_follows,
     hide_from_dynamo,
     is_traced,
+    is_transformed,
 )
 
 NAME = "the program's own code"
@@ -138,7 +139,7 @@ class _OwnCodeTap:
         """Note that a model returned this."""
         if isinstance(self._phase, ProducerFinder):
             self._notify(self._phase.gave, output)
-        if self._resident is not None and not flags & Flag.BARE:
+        if self._resident is not None and not flags & Flag.BARE and not is_transformed():
             try:
                 with NoFunctionModes():
                     self._resident.gave(output)
@@ -205,6 +206,7 @@ class _OwnCodeTap:
         if (
             resident is None
             or is_traced()
+            or is_transformed()
             or threading.get_ident() != (self._thread or threading.get_ident())
         ):
             return 0
@@ -235,7 +237,7 @@ class _OwnCodeTap:
 
     def _took(self, args: Any, kwargs: Any) -> bool:
         """Return whether a module got data."""
-        if self._resident is None or is_traced():
+        if self._resident is None or is_traced() or is_transformed():
             return True
         try:
             with NoFunctionModes():
@@ -308,7 +310,7 @@ class _OwnCodeTap:
         self._end_if_idle()
 
     def _notify(self, method: Any, *args: Any) -> None:
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or is_transformed():
             return
         try:
             with NoFunctionModes():

@@ -173,6 +173,22 @@ def test_kernels_are_summed_by_name_with_the_operator_that_launched_most_of_them
     ]
 
 
+def test_kernels_that_run_at_once_take_their_share_of_busy_time_once():
+    one = trace(
+        kernel(100, 120, "gemm"),
+        kernel(100, 120, "gemm", SIDE),
+        kernel(115, 130, "gemm", SIDE),
+        kernel(130, 140, "copy"),
+    )
+    who = find_threads(one)
+    found = _kernels(one, who, sum_calls(one, who, WHOLE), 40_000, WHOLE)
+
+    assert [(row.name, row.total_ns, row.busy_share) for row in found] == [
+        ("gemm", 55_000, 0.75),
+        ("copy", 10_000, 0.25),
+    ]
+
+
 def test_communication_is_under_the_name_of_its_range():
     one = trace(
         said("nccl:all_reduce", 0, 10),
