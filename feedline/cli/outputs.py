@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from feedline.analysis.report.console import Console
 
 _LOG_EVERY_S = 10.0  # between lines of progress in a log
-_WRITTEN = ("output", "json", "junit", "markdown")  # options that name a file to write
+_WRITTEN = ("output", "json", "junit", "markdown", "names")  # what names files to write
 
 
 def save(path: Path, text: str) -> None:

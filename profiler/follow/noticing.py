@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,32 +54,36 @@ class _JoinedGroup:
     """The default process group.
 
     Attributes:
-        name: the same for all its ranks that are recorded together; later groups at the same
-            address have it too.
+        address: where its ranks meet; later groups may have the same.
     """
 
-    name: str
+    address: str
     rank: int
     size: int
 
+    def name_in(self, run: str) -> str:
+        """Return a name that its ranks share which are recorded into this folder, on any host.
+
+        The folder's number on its file system, which a copy of it does not have, hides the address.
+        """
+        with suppress(OSError):
+            given = f"{os.stat(run).st_ino} {self.size} {self.address}"
+            return hashlib.sha256(given.encode()).hexdigest()[:12]
+        return ""
+
 
 def _watch_groups(
-    module: Any, salt: str, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]
+    module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]
 ) -> None:
     """Call ``joins`` before and ``joined`` after this process joins the default group.
 
     Neither may raise.
-
-    Args:
-        module: torch.distributed.distributed_c10d.
-        salt: as of ``RecordingSettings``.
-        joins, joined: what to call.
     """
 
     def watched(original: Any) -> Any:
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            group = _group_of(original, salt, args, kwargs)
+            group = _group_of(original, args, kwargs)
             if group is not None:
                 joins(group)
             result = original(*args, **kwargs)
@@ -91,7 +96,7 @@ def _watch_groups(
     Patches().enter(module.init_process_group, watched)
 
 
-def _group_of(init_process_group: Any, salt: str, args: Any, kwargs: Any) -> _JoinedGroup | None:
+def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
     """Return the group that a call creates.
 
     None: it has a single rank, or the arguments do not say.
@@ -107,9 +112,7 @@ def _group_of(init_process_group: Any, salt: str, args: Any, kwargs: Any) -> _Jo
             address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
         elif address == "env://":
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        return _JoinedGroup(
-            hashlib.sha256(f"{salt} {size} {address}".encode()).hexdigest()[:12], rank, size
-        )
+        return _JoinedGroup(str(address), rank, size)
     except (TypeError, ValueError):
         return None
 
@@ -134,12 +137,16 @@ def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
     return RankPlace(group.rank, group.rank, group.size, None, launcher="init_process_group")
 
 
-def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
-    """Return a name shared by the ranks of one training."""
+def _launch_of(place: RankPlace, group: str) -> str:
+    """Return a name shared by the ranks of one training.
+
+    Args:
+        group: the name of the group that this process has joined; empty: none.
+    """
     if place.launcher in _LAUNCHERS:
         return ranks.launch_id()
-    if group is not None:
-        return f"group-{group.name}"
+    if group:
+        return f"group-{group}"
     return f"process-{os.getpid()}-{proc.started(os.getpid())}"
 
 
@@ -335,9 +342,10 @@ class _Following:
 
         recording, group = self.recording, self._group
         place = _place_in_group(group)
-        launch = _launch_of(place, group)
         try:
             _make_run_folder(recording)
+            joined = group.name_in(recording.run) if group else ""
+            launch = _launch_of(place, joined)
             self.session = Session(
                 Path(recording.run),
                 sys.argv,
@@ -345,10 +353,10 @@ class _Following:
                 window=None if recording.window is None else ProfilerWindow.parse(recording.window),
                 changes=[self.overrides] if self.overrides else [],
                 record_argv=recording.record_argv,
-                rooms=_rooms(Path(recording.run), launch, group.name if group else ""),
+                rooms=_rooms(Path(recording.run), launch, joined),
                 place=place,
                 launch=launch,
-                group=group.name if group else "",
+                group=joined,
                 stop_after=StopAfter.parse(recording.stop_after) if recording.stop_after else None,
                 stacks=recording.stacks,
             )
@@ -386,7 +394,7 @@ class _Following:
         """
         self._group = group
         if self.session is not None and self.session.is_mine:
-            self.session.join(_place_in_group(group), group.name)
+            self.session.join(_place_in_group(group), group.name_in(self.recording.run))
 
     def joined(self) -> None:
         """Note that the process has joined a group.
@@ -398,7 +406,7 @@ class _Following:
             session is not None
             and session.is_mine
             and group is not None
-            and session.manifest.group != group.name
+            and session.manifest.group != group.name_in(self.recording.run)
         ):
             session.stop(Ending(None))
             self._record()
@@ -463,7 +471,7 @@ def follow(
         arrivals.when_imported("torch", lambda _: following.watch())
     arrivals.when_imported(
         "torch.distributed.distributed_c10d",
-        lambda module: _watch_groups(module, recording.salt, following.joins, following.joined),
+        lambda module: _watch_groups(module, following.joins, following.joined),
     )
 
 

@@ -30,8 +30,6 @@ class RecordingSettings:
             session/overrides.Overrides.
         stop_after: as of session/stop_after.StopAfter; "": never.
         stacks: whether lines of code are sampled.
-        salt: makes the names of groups, which hide their addresses, say nothing outside of this
-            recording. It is written to no file.
     """
 
     top: int
@@ -48,7 +46,6 @@ class RecordingSettings:
     strict: bool = False
     stop_after: str = ""
     stacks: bool = True
-    salt: str = field(default_factory=lambda: os.urandom(8).hex())
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":

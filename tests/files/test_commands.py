@@ -147,9 +147,9 @@ def test_no_command_overwrites_what_it_reads_or_records_of_a_run(folder, feedlin
 
     after = everything(folder)
     assert {name: after[name] for name in before} == before
-    assert (
-        feedline("report", "run", "-q", "-f", "--json", "own.json", folder=folder).returncode == 0
-    )
+    (folder / "report.json").write_text("mine")  # named as a result is, but read by nobody
+    done = feedline("report", "run", "-q", "-f", "--json", "report.json", folder=folder)
+    assert done.returncode == 0 and (folder / "report.json").read_text() != "mine"
 
 
 def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder, feedline):

@@ -69,10 +69,12 @@ def test_passes_with_an_epoch_each_are_counted_and_few_epochs_are_kept():
     setup = TrainingSetup()
     sampler = DistributedSampler(torch.ones(8), num_replicas=2, rank=0)
     batches = DataLoader(torch.ones(8), sampler=sampler)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
     for _ in range(500):
         sampler.set_epoch(Epoch())
         for _ in range(2):
             setup._iterated(batches, None)
+            setup.optimizer(optimizer)
 
     (passes,) = setup.found("")["samplers"]
     assert (passes["epochs"], passes["distinct"]) == (1000, 500)
