@@ -306,6 +306,24 @@ def test_a_cause_whose_fix_surely_gives_a_fifth_of_the_step_is_grave(low, severi
     assert told.severity is severity
 
 
+@pytest.mark.parametrize(
+    ("waits", "kind"), [(0.05, CostKind.ESTIMATED), (0.15, CostKind.CAUSE_ONLY)]
+)
+def test_what_workers_give_ranks_that_wait_for_each_other_is_not_estimated(waits, kind):
+    """The cost is that of one rank, and which is late then is not replayed."""
+    alone = without_workers()
+    waits_s = waits * alone.step.mean_s
+    facts = replace(alone, comm_parts={1: RankParts(0.1, 0.0, 0.0, 0.0, waits_s, 0.0)})
+
+    def replay(change, interval=True):
+        return Refused("several_ranks", "the replay covers one")
+
+    found = replace(too_few_workers.check(alone), cost_kind=CostKind.ESTIMATED)
+    (told,) = predictions(facts, replay).attached([found])
+
+    assert told.predicted is None and told.cost_kind is kind
+
+
 def test_no_prediction_lifts_a_finding_above_a_graver_one():
     low, high = (
         finding("epoch_restart", severity=Severity.LOW, after=400.0),
