@@ -221,7 +221,7 @@ def _material(sides: Sides, effect: Effect) -> bool:
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     if (
-        effect.measure.group in ("sample", code_shares.OF_SAMPLE)
+        effect.measure.group in ("sample", "blocked", code_shares.OF_SAMPLE)
         and abs(effect.change) * _samples_at_once(sides) < _MATERIAL * sides.mean(STEP)[0]
     ):
         return False
@@ -344,7 +344,7 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
             Outcome.MACHINE,
             quantity.grew,
         )
-        loaded = by_load(quantity) or quantity.id == WAIT and with_step
+        loaded = by_load(quantity) or quantity.id in (WAIT, "step/p95") and with_step
         unsure = quantity.outcome == Outcome.CHANGED and loaded and not by_program(quantity)
         return replace(quantity, outcome=Outcome.EITHER) if explained or unsure else quantity
 
