@@ -325,3 +325,25 @@ def test_a_wait_that_was_removed_is_told_per_sample(loader):
         "he dataset's own code is now blocked (0 s -> 4.00 ms blocked per sample)"
         in diff([loader], [sleeps]).conclusion
     )
+
+
+def test_a_wait_that_the_step_hardly_has_is_not_told(loader):
+    """A fiftieth of a sample that is blocked is a change of samples, and nothing of a step."""
+    total, step = loader.measures["sample/total"], loader.measures["step/mean"]
+    little = replace(
+        total,
+        id="blocked/dataset",
+        group="blocked",
+        name="dataset",
+        clock="blocked",
+        kind="none",
+        value=0.03 * total.value,
+    )
+    slow = replace(step, value=1e3 * step.value)
+    measures = loader.measures | {"step/mean": slow}
+    blocked = replace(loader, measures=measures | {"blocked/dataset": little})
+
+    found = diff([blocked], [replace(loader, measures=measures)])
+
+    assert "blocked" not in found.conclusion
+    assert found.of("blocked/dataset").outcome == Outcome.SAME
