@@ -31,7 +31,7 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.palette import family
 from feedline.analysis.rules import BY_ID
 
-_MORE = 1.01  # times the rate: what gives less is no change to make
+_MORE = 1.01  # times the rate: a change that gives less is not worth listing
 _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most

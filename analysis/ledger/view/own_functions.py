@@ -48,7 +48,7 @@ def place_of(function: str) -> str:
 
 
 def speeding_up(function: str) -> str:
-    """``speed up get_batch()`` of ``get_batch (train.py:116)``; empty: it has no such short name."""
+    """``speed up get_batch()`` of ``get_batch (train.py:116)``; empty if the name is too long."""
     name = name_of(function)
     known = name.replace(".", "_").isidentifier() and len(name) <= _LONG_NAME
     return f"speed up {name}()" if known else ""
@@ -140,7 +140,7 @@ class NamedFunctions:
     freeing_s: float
 
 
-_HARDLY = 0.01  # of a function's time: not told apart, so that its row has the same figure
+_HARDLY = 0.01  # of a function's time: too little to subtract; verdict and table then agree
 _MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
 
 
