@@ -20,6 +20,11 @@ from feedline.analysis.measure.user_code import UserCode
 OF_SAMPLE, OF_STEP = "code_sample", "code_step"
 #: What is seen there is the training loop itself, whose parts are the stages.
 _OF_LOOP = (WAIT, START, SAMPLER, BACKWARD, OPTIMIZER)
+# sampled stacks of a group: of fewer, a function that was not seen may still be there
+_FEWEST_STACKS = 50
+#: Of the whole: what a function takes that was not seen. Less than 1 % is not told, and of few
+#: stacks none may be in it.
+UNSEEN = math.hypot(0.01, 1 / _FEWEST_STACKS)
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,14 @@ class _FunctionShare:
     name: str
     share: float
     error: float
+
+
+def known_groups(code: UserCode | None) -> set[str]:
+    """Return the groups of which enough stacks were sampled to compare their functions."""
+    if code is None:
+        return set()
+    counts = {OF_SAMPLE: code.making_samples, OF_STEP: code.step_samples}
+    return {group for group, count in counts.items() if count >= _FEWEST_STACKS}
 
 
 def function_shares(code: UserCode) -> Iterator[_FunctionShare]:

@@ -26,7 +26,7 @@ from feedline.analysis.diff.side import (
     of_equal_work,
     per_sample,
     same_processes,
-    without_code,
+    with_code_of_all,
 )
 from feedline.analysis.measure.noise import holm
 
@@ -81,8 +81,8 @@ def diff(
         min_change: share by which a quantity has to change to count.
     """
     by_sample = per_sample(before, after)
-    if any(run.report.user_code is None for run in (*before, *after)):
-        before, after = [without_code(run) for run in before], [without_code(run) for run in after]
+    runs = with_code_of_all([*before, *after])
+    before, after = runs[: len(before)], runs[len(before) :]
     if by_sample:
         before = [of_equal_work(run) for run in before]
         after = [of_equal_work(run) for run in after]

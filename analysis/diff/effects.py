@@ -206,7 +206,7 @@ class Sides:
     def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Return the variance of the difference of means, from how each run's own values scatter."""
         variances = [
-            float((value * measure.error) ** 2) if value else 0.0
+            float((value * measure.error) ** 2) if value else measure.unseen**2
             for value, measure in zip(own, measures)
         ]
         before, after = self._means(variances)

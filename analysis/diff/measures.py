@@ -276,6 +276,7 @@ def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
                 math.hypot(one.error, error),
                 drift,
                 kind,
+                code_shares.UNSEEN * whole_s,
             )
 
 

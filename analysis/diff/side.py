@@ -45,6 +45,7 @@ class Measure:
             few values.
         kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU;
             ``none``.
+        unseen: standard error, in its unit, of the value 0 of a run in which it was not seen.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Measure:
     error: float
     drift: float
     kind: str
+    unseen: float = 0.0
 
     def absent(self) -> "Measure":
         """Return the same quantity of a run in which it does not occur."""
@@ -124,10 +126,18 @@ def _same_work(runs: Sequence[ComparedRun]) -> bool:
     )
 
 
-def without_code(run: ComparedRun) -> ComparedRun:
-    """Return the run without what sampled stacks tell, which another one does not have."""
-    kept = {id: one for id, one in run.measures.items() if one.group not in OF_CODE}
-    return replace(run, measures=kept)
+def with_code_of_all(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """Return runs with what sampled stacks tell only where they tell it of all of them."""
+    known = set(OF_CODE).intersection(
+        *(code_shares.known_groups(run.report.user_code) for run in runs)
+    )
+    dropped = [group for group in OF_CODE if group not in known]
+    return [
+        replace(
+            run, measures={id: one for id, one in run.measures.items() if one.group not in dropped}
+        )
+        for run in runs
+    ]
 
 
 def same_processes(runs: Sequence[ComparedRun]) -> bool:
@@ -211,6 +221,7 @@ class Speed:
     # of any stage if other programs use all CPUs: they take caches, and their turns cost CPU time
     LOADED = 0.2
     LOADED_SAMPLE = 0.15  # the same of what a sample itself takes
+    LOADED_MODEL = 0.3  # and of the CPU time of forward and backward, most of the step's
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
@@ -253,13 +264,15 @@ class Speed:
         return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
 
     def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
-        parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
-        medians = [
-            _weighted_median([shift[id] for id in part], [self.weight[id] for id in part])
-            for part in parts
-            if part
-        ]
+        medians = [self._middle(shift, part) for part in self._parts(ids)]
         return min(medians, key=abs) if min(medians) * max(medians) > 0 else 0.0
+
+    def _parts(self, ids: Sequence[str]) -> list[list[str]]:
+        parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
+        return [part for part in parts if part]
+
+    def _middle(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
+        return _weighted_median([shift[id] for id in ids], [self.weight[id] for id in ids])
 
     def known(self, without: str = "") -> bool:
         """Tell whether there are enough stages."""
@@ -268,7 +281,11 @@ class Speed:
     def floor(self, id: str) -> float:
         """Return the least relative standard deviation between two runs of a stage on one machine."""
         of_batch = id in ("sample/collate", "sample/transport")
-        beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
+        beside = self.LOADED
+        if id.startswith("sample/") and not of_batch:
+            beside = self.LOADED_SAMPLE
+        elif id.startswith("cpu/") or id == "step/cpu":
+            beside = self.LOADED_MODEL
         return math.hypot(
             beside * self.loaded,
             self.OF_MODEL if id.partition("/")[2] in CPU_TIMED_STAGES else self.FLOOR,
@@ -278,14 +295,22 @@ class Speed:
         """Return how much a stage's CPU time varies between two runs beside the common change.
 
         It is the standard deviation of the other stages, the one that differs most left out, which
-        may have changed by itself; at least ``floor``.
+        may have changed by itself; at least ``floor``. Those of another part are taken around the
+        middle of theirs: a changed model says nothing of how samples vary.
         """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return max(self.floor(without), 2 * self.FLOOR)
         moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
         common = self._common(moved, ids)
-        apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
+        apart = sorted(
+            (abs(moved[id] - middle), self.weight[id])
+            for part in self._parts(ids)
+            for middle in (
+                common if _part(part[0]) == _part(without) else self._middle(moved, part),
+            )
+            for id in part
+        )[:-1]
         return max(
             self.floor(without),
             math.sqrt(
@@ -293,6 +318,10 @@ class Speed:
                 / sum(weight for _, weight in apart)
             ),
         )
+
+
+def _part(id: str) -> str:
+    return id.partition("/")[0]
 
 
 def _known(measure: Measure | None) -> bool:

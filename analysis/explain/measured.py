@@ -47,6 +47,7 @@ from feedline.analysis.measure.certainty import (
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.feeding import take_turns, together
+from feedline.analysis.measure.growing_lines import line_of_samples
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
     Cpus,
@@ -431,6 +432,7 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
         not_evaluating=_not_evaluating(source),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
+        killed=_killed(facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
 
@@ -460,12 +462,22 @@ def _growth(
     if not anchors:
         return []
     origin = anchors[0]["perf_counter_ns"]
-    made_by = place_of(str(facts.setting("sample_code", "")))
-    collate = str(facts.setting("collate") or "")
     return [
-        memory.placed(grown, rank.main, source, made_by, collate)
+        memory.placed(grown, rank.main, source, *_sample_code(facts))
         for grown in memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
     ]
+
+
+def _killed(facts: RuleInputs, source: SourceLines) -> KilledWorker | None:
+    """Return the worker that was killed, with the line of the data set that makes it grow."""
+    if facts.killed is None or facts.killed.per_second_bytes is None:
+        return facts.killed
+    return dataclasses.replace(facts.killed, place=line_of_samples(*_sample_code(facts), source))
+
+
+def _sample_code(facts: RuleInputs) -> tuple[str, str]:
+    """Return where the function is that makes samples, and the name of that which collates."""
+    return place_of(str(facts.setting("sample_code", ""))), str(facts.setting("collate") or "")
 
 
 def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:

@@ -567,6 +567,7 @@ class KilledWorker:
         for_memory: whether the kernel killed it because memory was full. None: it does not tell.
         limit_bytes: the smallest limit of the training's control groups; None: there is none.
         limit_reached: whether memory had to be freed because of it. None: not known.
+        place: file and line of the data set that adds to what outlives a sample. Empty: unknown.
     """
 
     worker: int | None
@@ -581,3 +582,4 @@ class KilledWorker:
     for_memory: bool | None = None
     limit_bytes: float | None = None
     limit_reached: bool | None = None
+    place: str = ""

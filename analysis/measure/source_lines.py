@@ -92,3 +92,18 @@ def parsed(text: str) -> ast.Module | None:
             return ast.parse(text) if text else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def called_in(text: str, line: int) -> str:
+    """Return what the statement of a line calls, ``torch.linalg.svd``.
+
+    It is empty where that are several functions, or none.
+    """
+    tree = parsed(text)
+    calls = {
+        ast.unparse(node.func)
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Call) and node.lineno == line
+    }
+    name = calls.pop() if len(calls) == 1 else ""
+    return name if all(part.isidentifier() for part in name.split(".")) else ""

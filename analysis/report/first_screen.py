@@ -211,7 +211,7 @@ def _called(row: LedgerRow) -> str:
     """Return what a row of time in no stage is called; empty: it has no name."""
     _, _, path = row.where.partition("/")
     if path == "periodic":
-        return f"every {row.period:.0f} steps" if row.period else ""
+        return f"extra every {row.period:.0f} steps" if row.period else ""
     of, _, name = path.partition("/")
     if of != "user":
         return ""

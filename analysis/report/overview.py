@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from feedline.analysis.explain.headline import how
-from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.model import Report, Verdict
 from feedline.analysis.formatting import BLANK, count, duration, number, seconds
 from feedline.analysis.report import document_text, page, phrases
 from feedline.analysis.report.console import Console
@@ -34,6 +34,7 @@ class Row:
         epochs: None where the loader's length is unknown.
         rule_id: of its first finding; "" where there is none.
         message: its verdict.
+        fix: what to change, with its line; empty: nothing is known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Row:
     ended_by: str
     rule_id: str = field(metadata={"key": "cause"})
     message: str = field(metadata={"key": "says"})
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,16 @@ def row(name: str, report: Report, path: Path) -> Row:
         ended_by=report.run.ended_by,
         rule_id=report.findings[0].rule_id if report.findings else "",
         message=str(report.verdict),
+        fix=_fix(report.verdict),
     )
+
+
+def _fix(verdict: Verdict) -> str:
+    """Return what to change, as in ``Lower the learning rate (train.py:20)``."""
+    if not verdict.fix:
+        return ""
+    where = ", ".join(filter(None, (phrases.place_beside(verdict), verdict.condition)))
+    return f"{verdict.fix.removesuffix('.')}{f' ({where})' if where else ''}."
 
 
 _HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "main finding")
@@ -194,7 +205,10 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
             else f"Training runs {few([one.name for one in own], _SHOWN)}"
         )
         of_first = f" (Showing training {own[0].name}.)" if len(own) > 1 else ""
-        said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
+        fix = f" Fix: {own[0].fix}" if own[0].fix else ""
+        said.append(
+            f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{fix}{of_first}"
+        )
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := _ending(one)))]
 
 

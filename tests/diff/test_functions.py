@@ -82,7 +82,26 @@ def test_what_two_runs_have_alike_has_not_changed(compared):
 
 
 def test_a_change_within_the_intervals_is_none(compared):
-    assert changed(compared(seen(4, 4, caller=0), seen(5, 4, caller=0), stretches=2)) == {}
+    told = compared(seen(16, 16, caller=0), seen(20, 16, caller=0), stretches=2)
+
+    assert told.of("code_sample/parse() in data.py") is not None
+    assert changed(told) == {}
+
+
+def test_of_a_few_stacks_no_function_is_new_or_gone(compared):
+    told = compared(seen(0, 0, caller=8), seen(13, 0, caller=0), stretches=1)
+
+    assert not [one.id for one in told.quantities if one.group == "code_sample"]
+    assert changed(told) == {}
+
+
+def test_what_only_one_run_has_enough_stacks_of_is_not_compared(tmp_path):
+    few = compared_run(run_with(seen(0, 0, caller=8), tmp_path / "a", 1))
+    many = compared_run(run_with(seen(200), tmp_path / "b", 40))
+
+    for sides in (([few], [many]), ([many], [few])):
+        told = diff(*sides)
+        assert not [one.id for one in told.quantities if one.group == "code_sample"]
 
 
 def test_a_function_that_is_new_is_told_with_the_place_it_has_in_the_step(compared):

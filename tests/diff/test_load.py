@@ -73,6 +73,23 @@ def test_more_load_does_not_explain_that_a_run_is_faster(slow, repaired):
     assert "machine" not in found.conclusion
 
 
+def test_a_larger_model_is_named_although_less_load_made_samples_cheaper(loader):
+    short = changed(loader, lambda one: 0.2 if one.id == "step/mean" else 1.0)
+    larger = changed(
+        short,
+        lambda one: (
+            {"cpu": 1.4, "sample": 0.8}.get(one.group, 1.0)
+            * (1.15 if one.id == "cpu/backward" else 1.0)
+        ),
+    )
+
+    found = diff([beside(short, 0.9)], [beside(larger, 0.0)])
+
+    assert found.cause == "cpu/backward"
+    assert found.of("cpu/forward").outcome == Outcome.CHANGED
+    assert found.of("sample/decode").outcome == Outcome.SAME
+
+
 def test_less_load_does_not_explain_that_a_run_is_slower(slow, repaired):
     found = diff([beside(waiting(repaired, 1.05), 0.99)], [beside(slow, 0.51)])
 

@@ -4,12 +4,17 @@ by somebody else.
 
 import json
 import re
+import shutil
 import textwrap
+from pathlib import Path
 
 import pytest
 from faults import bench
 from faults.cases import FAULTS
 from faults.conditions import Unavailable
+
+from feedline.analysis.explain.build import build
+from feedline.profiler.store.trainings import open_run
 
 KILLED = next(fault for fault in FAULTS if fault.name == "worker_killed")
 PROGRAM = """
@@ -48,6 +53,10 @@ def test_a_worker_that_the_kernel_kills_for_memory_is_named_with_its_size(tmp_pa
     assert 200e6 < values["worker_bytes"] < 1300e6
     assert 0.5 < values["growth_per_s"] * values["growing_s"] / values["grown_bytes"] < 2
     assert "too_few_workers" not in {other.rule_id for other in found.findings}
+    # its source is looked for around the run
+    shutil.copy2(Path(bench.__file__).parent / "programs" / "kept.py", tmp_path)
+    line = build(open_run(tmp_path / "run")).findings[0]
+    assert line.place == "***/kept.py:33" and line.fix.startswith("Empty or bound what this line")
 
 
 @pytest.mark.parametrize("at", [200, 0], ids=["later", "before the first step"])

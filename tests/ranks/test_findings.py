@@ -53,6 +53,7 @@ def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_n
         "rank 3 is the straggler (slow decode): the other 3 ranks wait" in top.message
         and "the network is not the cause" in said(top)
     )
+    assert top.fix.startswith("Find why decode is slower on this rank: larger samples")
     assert top.cost_s == pytest.approx(0.052, abs=0.002)
     assert "compute_bound" not in {finding.rule_id for finding in rest}, (
         "its loader should not be left as it is"

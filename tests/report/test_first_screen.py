@@ -241,7 +241,7 @@ def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
     (bars,) = first_screen(report).of(Bars)
     shown = {row.name: row.share for row in bars.rows}
     assert shown == pytest.approx(
-        {"forward": 0.5, "accuracy()": 0.3, "every 40 steps": 0.15, "the rest": 0.05}
+        {"forward": 0.5, "accuracy()": 0.3, "extra every 40 steps": 0.15, "the rest": 0.05}
     )
 
     unknown = replace(ledger, step=LedgerTable("step", 0.1, [rows[0], LedgerRow("other", 0.05)]))

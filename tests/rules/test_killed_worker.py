@@ -62,6 +62,18 @@ def test_who_sent_the_signal_is_said_as_far_as_it_is_known(changes, message, why
     assert finding.message.startswith(message) and why in finding.more
 
 
+def test_the_line_that_makes_it_grow_is_the_place_of_its_fix():
+    at_line = replace(GREW, place="data.py:31")
+    finding = killed_worker.check(given(at_line))
+
+    assert (finding.place, finding.fix) == (
+        "data.py:31",
+        "Empty or bound what this line adds to with each sample.",
+    )
+    by_other = killed_worker.check(given(replace(at_line, for_memory=False)))
+    assert by_other.place == "" and by_other.fix.startswith("Find out what sent the signal")
+
+
 def test_one_that_did_not_grow_is_told_with_its_size():
     finding = killed_worker.check(given(replace(GREW, per_second_bytes=None)))
 

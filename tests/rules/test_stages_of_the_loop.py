@@ -211,7 +211,9 @@ def test_an_update_in_which_no_code_of_the_program_is_seen_holds_no_other_code(t
             "Decompose matrices every 50 steps",
             1 - 0.98 * 0.75,
         ),
-        ("part = slow(gradient)", "Look at", None),
+        ("part = slow(gradient)", "Call slow() less often there, or with less.", None),
+        ("part = gradient * gradient", "Look at", None),
+        ("part = scale(slow(gradient))", "Look at", None),
     ],
 )
 def test_the_line_that_takes_most_of_an_optimizer_of_the_program_is_named(

@@ -102,6 +102,10 @@ _INNOCENT = Sentence(
     moving=PERCENT,
     rank=NAME,
 )
+_SLOW_PART = Sentence(
+    "Find why {part} is slower on this rank: larger samples, fewer CPUs, or a slower disk.",
+    part=NAME,
+)
 #: Parts of the loader's work -> what they are for who writes a dataset.
 _PARTS = {"dataset": "__getitem__"}
 _NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
@@ -135,7 +139,7 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         said=[message, *_steps(late), *host, *_sure(late)],
         fixes=[
-            _FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+            _fix(late),
             *_more(late.phase, facts.traced),
         ],
         how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another "
@@ -147,6 +151,12 @@ def check(facts: RankFacts) -> Finding | None:
         blame=Blame(late.rank, late.phase, late.part),
         late=late,
     )
+
+
+def _fix(late: LateRank) -> str:
+    if late.phase == "wait" and late.part:
+        return _SLOW_PART(part=_PARTS.get(late.part, late.part))
+    return _FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}.")
 
 
 def _more(phase: str, traced: bool) -> list[str]:

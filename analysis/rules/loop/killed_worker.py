@@ -32,6 +32,7 @@ _TOGETHER = Sentence(
 )
 _NOT_COUNTED = "the kernel counts processes that it kills for memory, and counted none"
 _LOOK = "Look in the dataset for lists, dicts and caches that get longer with each sample."
+_EMPTY = "Empty or bound what this line adds to with each sample."
 _FEWER = "Use fewer workers, a smaller prefetch_factor or smaller batches, or raise the limit."
 _ASK = "Find out what sent the signal: a job scheduler, a monitor of memory, or the program."
 
@@ -68,6 +69,7 @@ def found(killed: KilledWorker | None) -> Finding | None:
         ),
         fix=fix,
         fix_more=others,
+        place="" if killed.for_memory is False else killed.place,
         how_to_check="Record with half as many workers. If one is killed at the same size, after "
         "as many samples of its own, their number is not the cause.",
     )
@@ -120,7 +122,9 @@ def _why(killed: KilledWorker) -> list[str]:
 def _fixes(killed: KilledWorker) -> list[str]:
     if killed.for_memory is False:
         return [_ASK]
-    return [_LOOK, _FEWER] if killed.per_second_bytes is not None else [_FEWER]
+    if killed.per_second_bytes is None:
+        return [_FEWER]
+    return [_EMPTY if killed.place else _LOOK, _FEWER]
 
 
 def change(facts: RuleInputs) -> Refused:

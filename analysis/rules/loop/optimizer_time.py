@@ -22,6 +22,7 @@ from feedline.analysis.measure.code_node import share_of
 from feedline.analysis.measure.code_places import OPTIMIZER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.measure.source_lines import called_in
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
@@ -60,6 +61,7 @@ _MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
 _LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
+_CALLED = Sentence("Call {function}() less often there, or with less.", function=NAME)
 _FUSED_CALL = Sentence(
     "Create the optimizer with torch.optim.{optimizer}(..., fused=True){without}.",
     optimizer=NAME,
@@ -105,11 +107,13 @@ class _Inside:
     Attributes:
         share: of the update, from 0 to 1.
         call: that it makes, and which is known to be slow; None: none is.
+        function: that it calls, as its source names it; empty: several, or not known.
     """
 
     place: str
     share: float
     call: KnownCall | None
+    function: str = ""
 
     @property
     def says(self) -> list[str]:
@@ -118,7 +122,9 @@ class _Inside:
 
     @property
     def fix(self) -> str:
-        return f"{self.call.fix}." if self.call is not None else _LOOK_AT(place=self.place)
+        if self.call is not None:
+            return f"{self.call.fix}."
+        return _CALLED(function=self.function) if self.function else _LOOK_AT(place=self.place)
 
     @property
     def evidence(self) -> list[Evidence]:
@@ -146,7 +152,8 @@ def _inside(facts: RuleInputs) -> _Inside | None:
     share = lines[place] / tree.weight.seconds if place else 0.0
     if share < _MOST_OF_CALL or not enough(lines[place], tree.weight):
         return None
-    return _Inside(place, share, None)
+    file, _, line = place.rpartition(":")
+    return _Inside(place, share, None, called_in(code.source.text(file), int(line)))
 
 
 def check(facts: RuleInputs) -> Finding | None:
