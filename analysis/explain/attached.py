@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.explain.standstill import Standstill, standstill
-from feedline.analysis.formatting import nearly, sentence
+from feedline.analysis.formatting import nearly
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
 from feedline.analysis.measure.code_frames import origin
@@ -358,8 +358,8 @@ def _slow(
 
 
 def _called(function: str) -> str:
-    """Return a function's name for a sentence: ``load()``; a lambda or a comprehension unchanged."""
-    return f"{function}()" if function.isidentifier() else sentence(function)
+    """Return a function's name: ``load()``; a lambda, a comprehension or ``line 3`` unchanged."""
+    return f"{function}()" if function.isidentifier() else function
 
 
 def _own(code: SampledCode, sampled: SampledProcesses, folder: str) -> list[Finding]:

@@ -3,13 +3,14 @@
 At most 25 lines of 80 columns. Everything else is in the full report and in HTML.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
@@ -46,6 +47,7 @@ _BETWEEN_RANKS = "comm/"
 _REST, _OTHER_CODE = "the rest", "loop code"
 #: Stages whose names say too little without their description.
 _SHOWN_AS = {"gradients": "zero_grad, clipping"}
+_LINES = re.compile(r"lines (\d+) to (\d+)")
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
 _ALIKE = 1.05  # times the fastest rank's step: below, all ranks' are as long
 
@@ -216,7 +218,9 @@ def _called(row: LedgerRow) -> str:
     if of != "user":
         return ""
     called = f"{name}()" if name.replace(".", "_").isidentifier() else name
-    return called if len(called) <= _LONG_NAME else f"loop of {row.place}"
+    if row.place and (lines := _LINES.fullmatch(name)):
+        called = f"{row.place.rpartition(':')[0].rpartition('/')[2]}:{lines[1]}-{lines[2]}"
+    return called if len(called) <= _LONG_NAME else f"code in {row.place}"
 
 
 def _figures(s: float, total: float, scale: Scale) -> tuple[str, str]:
@@ -263,7 +267,7 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
         if finding is top or finding.severity is Severity.INFO or not _action(finding):
             continue
-        if _gives_nothing(finding):
+        if _gives_nothing(_gained(finding, top)):
             continue
         if COVERED_BY.get(finding.rule_id) in told:
             continue
@@ -277,10 +281,23 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(cell for cell, of in zip(row, filled) if of) for row in rows)
 
 
-def _gives_nothing(finding: Finding) -> bool:
+def _gained(finding: Finding, top: Finding | None) -> Gain | None:
+    """Return what a fix gives; of the whole run, where that is what the verdict tells."""
+    gained, first = finding.gain, top.gain if top is not None else None
+    if first is None or gained is None or not first.before or not gained.before:
+        return gained
+    if first.unit != f"{gained.unit} of the whole run" or not gained.after:
+        return gained
+    steps = first.before / gained.before  # their share of the run
+    after = first.before / (1 - steps * (1 - gained.before / gained.after))
+    return Gain(gained.kind, first.unit, first.before, after)
+
+
+def _gives_nothing(gained: Gain | None) -> bool:
     """Return whether the fix is predicted to leave the rate as it is."""
-    told = finding.predicted
-    return told is not None and told.after < _MORE * told.before
+    if gained is None or gained.kind is not GainKind.PREDICTED:
+        return False
+    return (gained.after or 0.0) < _MORE * (gained.before or 0.0)
 
 
 def _comes_alone(top: Finding) -> bool:
@@ -325,7 +342,7 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 
 def _other(finding: Finding, top: Finding | None, mean_s: float) -> tuple[str, str, str]:
-    gained = finding.gain
+    gained = _gained(finding, top)
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
         then = f"{rate(gained.before)} -> {gain_phrases.rate_after(gained)}"
@@ -343,12 +360,13 @@ def _whole_action(finding: Finding, top: Finding | None) -> str:
     if rule is None or not rule.of_others:
         return action
     workers = finding.settings.get(_WORKERS)
-    first = "first " if top is not None and _rate_with(finding) > _rate_with(top) > 0 else ""
+    gives_more = top is not None and _rate(_gained(finding, top)) > _rate(top.gain) > 0
+    first = "first " if gives_more else ""
     return f"{first}{action}{f', then {_WORKERS}={workers}' if workers is not None else ''}"
 
 
-def _rate_with(finding: Finding) -> float:
-    return (finding.gain.after or 0.0) if finding.gain is not None else 0.0
+def _rate(gained: Gain | None) -> float:
+    return (gained.after or 0.0) if gained is not None else 0.0
 
 
 def _action(finding: Finding) -> str:

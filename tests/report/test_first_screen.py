@@ -11,7 +11,14 @@ from report.made_up import VARIANTS
 
 import feedline
 from feedline.analysis.explain.model import Report
-from feedline.analysis.ledger.finding import Finding, Gain, GainKind, PredictedRate, Severity
+from feedline.analysis.ledger.finding import (
+    Finding,
+    Gain,
+    GainKind,
+    PredictedRate,
+    Severity,
+    predicted_gain,
+)
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
@@ -137,7 +144,8 @@ def test_a_change_that_is_predicted_to_give_nothing_is_not_listed(
     workers = replace(first, rule_id="too_few_workers", fix="num_workers=9", settings={"n": 9})
     told = PredictedRate(42.8, after, 38.8, 47.2)
 
-    assert bool(among_others(first, replace(workers, predicted=told))) == listed
+    more = replace(workers, predicted=told, gain=predicted_gain(told))
+    assert bool(among_others(first, more)) == listed
 
 
 def test_the_whole_of_a_finding_that_is_told_is_not_told_again() -> None:
@@ -248,3 +256,32 @@ def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
     (bars,) = first_screen(replace(report, ledger=unknown)).of(Bars)
     shown = {row.name: row.share for row in bars.rows}
     assert shown == pytest.approx({"forward": 0.5, "loop code": 0.5})
+
+
+def test_lines_of_the_loop_are_named_with_their_file() -> None:
+    rows = [
+        LedgerRow("forward", 0.05),
+        LedgerRow("other/user/lines 141 to 146", 0.05, place="***/training.py:141"),
+    ]
+    step = replace(VARIANTS["full"]().step, stages={"forward": 0.05, "other": 0.05}, mean_s=0.1)
+    ledger = Ledger(LedgerTable("step", 0.1, rows), None)
+
+    (bars,) = first_screen(replace(VARIANTS["full"](), step=step, ledger=ledger, findings=[])).of(
+        Bars
+    )
+
+    assert [row.name for row in bars.rows] == ["forward", "training.py:141-146"]
+
+
+def test_beside_a_gain_of_the_whole_run_others_are_of_it_too() -> None:
+    """A fifth of the run is steps, which another change makes 1.25 times as fast."""
+    whole = Gain(GainKind.AT_MOST, "samples/s of the whole run", 100.0, 480.0)
+    top = Finding("evaluation_time", Severity.HIGH, "x", fix="y" * 40, outside_s=9.0, gain=whole)
+    steps = Gain(GainKind.PREDICTED, "samples/s", 500.0, 625.0)
+    slow = Finding("decode_bound", Severity.HIGH, "x", fix="x" * 40, cost_s=0.01, gain=steps)
+
+    found = among_others(top, slow)
+
+    assert "100 -> 104" in found  # 100 / (1 - 0.2 * 0.2)
+    hardly = replace(slow, gain=replace(steps, after=520.0))
+    assert among_others(top, hardly) == []

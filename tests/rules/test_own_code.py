@@ -376,3 +376,19 @@ def test_evaluation_without_one_line_names_the_function_in_which_most_of_it_is(e
     finding = evaluation_time.check(replace(given(evaluation_s=30.0), code=code))
 
     assert f"spent in {name} at score.py" in " ".join(map(str, finding.more))
+
+
+@pytest.mark.parametrize(
+    ("ms", "names", "fix"),
+    [
+        (10.0, "log()", "Profile log() line by line"),
+        (5.0, "elbo()", "Call elbo(), which is of an installed library"),
+    ],
+)
+def test_the_verdict_names_what_the_fix_is_about(ms, names, fix):
+    """A library's function that takes more is told only where the program's own is small."""
+    library = function("elbo (site-packages/pyro/infer.py:80)", 12.0)
+
+    found = own_code.check(given(library, function("log (train.py:8)", ms)))
+
+    assert found.message.endswith(f"of it in {names}") and found.fix.startswith(fix)

@@ -583,3 +583,19 @@ def test_beside_other_programs_the_time_of_a_cause_is_no_bound():
 def test_cpus_are_contended_where_other_programs_leave_none_free(cpus, beside_others):
     assert contended(replace(BUSY, cpus=cpus)) is beside_others
     assert ("stop them first" in crowded(replace(BUSY, cpus=cpus))) is beside_others
+
+
+@pytest.mark.parametrize(("after", "first"), [(451.0, "oversize_reads"), (180.0, "cold_storage")])
+def test_a_fix_that_is_predicted_to_give_far_more_goes_before_a_setting(after, first):
+    """More workers for a disk give at most 3.3 times; what reads less of it may give 15 times."""
+    setting = Finding("cold_storage", Severity.HIGH, "", cost_s=0.7, cost_kind=CostKind.BOUND)
+    code = Finding(
+        "oversize_reads",
+        Severity.HIGH,
+        "",
+        cost_s=0.6,
+        predicted=PredictedRate(29.4, after, after * 0.8, after * 1.2),
+    )
+
+    rows = {"sample/read/blocked": 0.7, "sample/read/cpu": 0.1}
+    assert in_order([setting, code], rows, 1.0)[0].rule_id == first

@@ -140,7 +140,7 @@ class NamedFunctions:
     freeing_s: float
 
 
-_HARDLY = 0.01  # of a function's time: too little to subtract; verdict and table then agree
+_HARDLY = 0.05  # of a function's time: too little to subtract; verdict and table then agree
 _MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
 
 

@@ -41,7 +41,8 @@ _ADVICE: dict[QuestionId, list[str]] = {
         "Import it first: `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`.",
     ],
     "accumulation": [
-        "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync().",
+        "Send gradients and update once in {value:g} batches: accumulate them in between, with "
+        "model.no_sync().",
         "Whether that costs epochs is in the report's section Convergence.",
     ],
     "bucket_size": ["Set DistributedDataParallel(..., bucket_cap_mb={value:g})."],

@@ -150,6 +150,7 @@ def check(facts: RankFacts) -> Finding | None:
         f"this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
         late=late,
+        action=f"speed up rank {late.rank}",
     )
 
 
@@ -203,6 +204,7 @@ def _finding(
     how_to_check: str,
     blame: Blame,
     late: LateRank,
+    action: str = "",
 ) -> Finding | None:
     """Return a finding with its cost.
 
@@ -231,6 +233,7 @@ def _finding(
         how_to_check=how_to_check,
         cost_s=max(cost_s, 0.0),
         blame=blame,
+        action=action,
         **predicted(told),
     )
 

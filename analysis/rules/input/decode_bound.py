@@ -34,7 +34,7 @@ _VIDEO = ("cv2.VideoCapture.", "decord.VideoReader.")
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
 _FAST = ("simplejpeg.", "torchvision.")
 _FRAMES = [
-    "Decode fewer frames: take clips of adjacent frames.",
+    "Take clips of adjacent frames: those in between are decoded, too.",
     "Store videos with a key frame where clips may begin (ffmpeg -g), at the size that the model "
     "sees.",
     "Or store the frames as images.",

@@ -31,7 +31,7 @@ _ITERATOR = (
 )
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
-_FAULTS = ", and take page faults for the same memory each time"
+_FAULTS = ", and the system clears the same memory for them each time"
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
 _ONE_DATASET = "Make one dataset for all epochs, so that its workers can stay."

@@ -120,6 +120,7 @@ def check(facts: RuleInputs) -> Finding | None:
     waits_s = _waits_s(facts, found)
     fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
     own_function = _own_function(named)
+    told = own_function or named[0]
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     more = [
         _OUTSIDE,
@@ -137,7 +138,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
-        message=_SAYS(took=own.s, part=named[0].s, function=_called(named[0].name)),
+        message=_SAYS(took=own.s, part=told.s, function=_called(told.name)),
         more=more,
         evidence=[
             *_evidence(found, step.mean_s),
@@ -147,12 +148,12 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=fix,
         fix_more=[*others, *_freeing(freed_bytes, freeing_s, flags, facts.decodes_images)],
         place=_place(known, line, own_function),
-        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
+        how_to_check=f"Time {told.name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
-        f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
+        f"much less than {seconds(told.s)} per step, this finding is wrong.",
         cost_s=took,
         cost_kind=_kind(facts, known, queued),
-        action=speeding_up(named[0].name),
+        action=speeding_up(told.name),
     )
 
 
@@ -175,7 +176,7 @@ def _reported(known: LoopCall | None) -> list[Evidence]:
 
 
 def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
-    own, first = found.own, found.functions[0]
+    own, first = found.own, _own_function(found.functions) or found.functions[0]
     each = [
         Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name)
         for one in found.functions
@@ -229,8 +230,9 @@ def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images:
 
 
 def _own_function(named: Sequence[OwnFunction]) -> OwnFunction | None:
-    """Return the first of them that the program can change; None: all are of libraries."""
-    return next((one for one in named if not _of_library(one.name)), None)
+    """Return the first of them that the program can change; None: what matters is of libraries."""
+    own = next((one for one in named if not _of_library(one.name)), None)
+    return own if own is not None and own.s >= _HALVED * named[0].s else None
 
 
 def _waits_s(facts: RuleInputs, found: NamedFunctions) -> float:
