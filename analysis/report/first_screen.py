@@ -219,7 +219,7 @@ def _called(row: LedgerRow) -> str:
         return ""
     called = f"{name}()" if name.replace(".", "_").isidentifier() else name
     if row.place and (lines := _LINES.fullmatch(name)):
-        called = f"{row.place.rpartition(':')[0].rpartition('/')[2]}:{lines[1]}-{lines[2]}"
+        called = f"{row.place.partition(':')[0].rpartition('/')[2]}:{lines[1]}-{lines[2]}"
     return called if len(called) <= _LONG_NAME else f"code in {row.place}"
 
 

@@ -25,7 +25,7 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
-_FREED = "The step itself gets faster too: samples then take less of its CPUs."
+_FREED = "The rest of the step gets faster too: more CPU time is left for it."
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 
 

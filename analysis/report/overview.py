@@ -8,19 +8,25 @@ from pathlib import Path
 
 from markupsafe import escape
 
+from feedline.analysis import report as reports
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Report, Verdict
 from feedline.analysis.formatting import BLANK, count, duration, number, seconds
-from feedline.analysis.report import document_text, page, phrases
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.report import document_markdown, document_text, page, phrases
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Note, Table, Title
 from feedline.analysis.report.document_text import WIDTH
+from feedline.analysis.report.first_screen import first_screen
 from feedline.analysis.report.json_report import plain as as_json
 from feedline.analysis.report.terminal import render
+from feedline.analysis.report.terminal import show as show_terminal
 from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _SCHEMA_VERSION = 1
+_TEXT, _MARKDOWN = "text", "markdown"
+_BOTH = {"json": ".json", "html": ".html"}  # format -> ending of a file of it
 _SHOWN = 12  # trainings in the terminal; more are in the files
 
 
@@ -310,3 +316,48 @@ def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
             f"{seconds(evaluation_s)}."
         )
     return said
+
+
+def show_as(
+    built: Sequence[Report],
+    summary: Overview,
+    form: str,
+    full: bool,
+    console: Console,
+    run: Path,
+    source: SourceLines | None = None,
+) -> None:
+    """Print reports in one format, which may be piped: to a file, a pull request, a browser.
+
+    Args:
+        built: the reports.
+        summary: of them, if they are several.
+        form: text, markdown, json or html.
+        full: all of the text.
+        console: to print on.
+        run: the run folder.
+        source: reads lines of the program that HTML is to quote; None: it quotes none.
+    """
+    several = len(summary.rows) > 1
+    if form == _TEXT:
+        if several:
+            document_text.show(document_of(summary), console)
+        else:
+            show_terminal(built[0], console, full, (), run)
+        return
+    if form == _MARKDOWN:
+        text = document_markdown.render(
+            _document(built, summary) if several else first_screen(built[0])
+        )
+    elif several:
+        text = ENDINGS[_BOTH[form]](summary, built)
+    else:
+        text = reports.text(built[0], Path(f"report{_BOTH[form]}"), source)
+    if not console.quiet:
+        console.file.write(text)
+
+
+def _document(built: Sequence[Report], summary: Overview) -> Document:
+    """Return the first screens of several trainings, one after another."""
+    blocks = [block for report in built for block in first_screen(report).blocks]
+    return Document((Title((summary.name, f"{len(built)} training runs")), *blocks))

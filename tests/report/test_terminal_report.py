@@ -206,7 +206,7 @@ def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(aft
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    assert ("samples then take less of its CPUs" in text) == more
+    assert ("more CPU time is left for it" in text) == more
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:

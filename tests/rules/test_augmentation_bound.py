@@ -64,3 +64,11 @@ def test_it_is_silent_where_samples_are_mostly_blocked_elsewhere():
 
 def test_a_healthy_training_is_not_augmentation_bound():
     assert check(made_up_facts(operations=OPERATIONS)) is None
+
+
+def test_an_operation_that_takes_less_than_half_is_not_called_most_of_it():
+    even = {"augment/ToTensor": 4.0, "augment/Normalize": 3.5, "decode/load": 2.0}
+
+    finding = check(waiting(60.0, sample={"augment": (9.9, 0.0, 0.0)}, operations=even))
+
+    assert "the most costly operation is ToTensor (4.00 ms)" in finding.message

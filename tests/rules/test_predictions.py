@@ -599,3 +599,21 @@ def test_a_fix_that_is_predicted_to_give_far_more_goes_before_a_setting(after, f
 
     rows = {"sample/read/blocked": 0.7, "sample/read/cpu": 0.1}
     assert in_order([setting, code], rows, 1.0)[0].rule_id == first
+
+
+@pytest.mark.parametrize(("busy", "most"), [(1.0, 400.0), (0.8, 500.0)])
+def test_more_workers_make_no_more_batches_than_their_number_allows(busy, most):
+    """Of eight workers instead of two, 4.6 times as many batches were estimated."""
+    facts = waiting(90.0)
+    facts = replace(facts, workers=replace(facts.workers, busy_share=busy))
+    facts = replace(
+        facts,
+        loader=replace(facts.loader, settings={**facts.loader.settings, "num_workers": 2}),
+    )
+    found = Finding(
+        "blocked", Severity.HIGH, "", cost_s=0.89 * facts.step.mean_s, settings={"num_workers": 8}
+    )
+
+    (told,) = predictions(facts, lambda change, interval: Refused("x", "x")).attached([found])
+
+    assert 100.0 * facts.step.mean_s / (facts.step.mean_s - told.cost_s) == pytest.approx(most)

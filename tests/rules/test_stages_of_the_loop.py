@@ -62,11 +62,11 @@ def test_compiling_that_has_ended_is_said_to_have_ended():
         (
             "size",
             (3, 4, 5, 6, 7),
-            "the size of x changes (3, 4, 5, 6, ...)",
+            "the size of `x` changes (3, 4, 5, 6, ...)",
             "Pad to a few lengths",
         ),
-        ("number", (1.0,), "the number x changes (1)", "Pass x as a tensor"),
-        ("dtype", (), "the dtype of x changes", "Run with TORCH_LOGS=recompiles"),
+        ("number", (1.0,), "the number `x` changes (1)", "Pass x as a tensor"),
+        ("dtype", (), "the dtype of `x` changes", "Run with TORCH_LOGS=recompiles"),
     ],
 )
 def test_what_changed_is_named_and_decides_the_fix(kind, values, why, fix):

@@ -86,7 +86,7 @@ ACTIONS = {
     "schedule_in_steps": "set the schedule's length",
     "missing_set_epoch": "call sampler.set_epoch()",
     "layerwise_without_decay": "set a weight decay",
-    "few_samples_in_batch_norm": "use GroupNorm",
+    "few_samples_in_batch_norm": "replace BatchNorm by GroupNorm",
     "not_finite": "lower the learning rate",
     "loss_exploded": "lower the learning rate",
     "skipped_steps": "use bfloat16",

@@ -389,7 +389,7 @@ def few_samples(recorded: TrainingRecord) -> Finding | None:
         how_to_check=f"Train once with {4 * _MIN_NORM_SAMPLES} samples per forward for the same "
         f"number of samples. "
         "If the evaluation is not better, this finding is wrong.",
-        gives="less noise from statistics of few samples",
+        gives="steadier batch statistics",
     )
 
 

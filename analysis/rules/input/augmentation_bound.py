@@ -30,6 +30,13 @@ _MOSTLY = Sentence(
     operation=NAME,
     each=TIME,
 )
+_LONGEST = Sentence(
+    "augmentation takes {part} of the CPU time per sample; the most costly operation is "
+    "{operation} ({each})",
+    part=PERCENT,
+    operation=NAME,
+    each=TIME,
+)
 _HEAVIEST = Sentence("its most expensive operation is {operation}", operation=NAME)
 _IN_CONTAINER = Sentence(
     "{operation} only calls others: its time is spent in transforms of your own", operation=NAME
@@ -51,7 +58,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    message, more = _says(of_cpu, heaviest[0] if heaviest else None)
+    message, more = _says(facts, of_cpu, heaviest[0] if heaviest else None)
     fix, *others = _fixes(facts)
     return Finding(
         _RULE_ID,
@@ -123,7 +130,7 @@ def _are_cut_late(facts: RuleInputs) -> bool:
     return bool(decoded and left and decoded > _CUT_LESS * left)
 
 
-def _says(of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:
+def _says(facts: RuleInputs, of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:
     """Return the message, and more on the operation that takes most."""
     if heaviest is None:
         return _SAYS(part=of_cpu), []
@@ -131,7 +138,10 @@ def _says(of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:
     own = [_IN_CONTAINER(operation=name)] if name in CONTAINERS else []
     if not heaviest.cpu_s:
         return _SAYS(part=of_cpu), [_HEAVIEST(operation=name), *own]
-    return _MOSTLY(part=of_cpu, operation=name, each=heaviest.cpu_s), own
+    whole_s = facts.workers.per_sample["augment"].cpu_s if facts.workers else None
+    mostly = heaviest.cpu_s >= _OWN * (whole_s or 0.0)
+    says = _MOSTLY if mostly else _LONGEST
+    return says(part=of_cpu, operation=name, each=heaviest.cpu_s), own
 
 
 def change(facts: RuleInputs) -> Refused:

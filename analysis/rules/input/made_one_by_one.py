@@ -30,6 +30,7 @@ _WHOLE_LIST = (
 )
 _COLLATED = "collate_fn then gets what that method returns."
 _YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches."
+_YIELD = "yield whole batches"
 _SAYS = Sentence(
     "the main process makes each batch one sample at a time: {making} per step", making=TIME
 )
@@ -83,6 +84,7 @@ def check(facts: RuleInputs) -> Finding | None:
         "still takes as long, this finding is wrong.",
         cost_s=apart * computing,
         cost_kind=kind_of_work(facts),
+        action=_YIELD if facts.is_stream else "",
     )
 
 
@@ -189,5 +191,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
     time=Time.NEEDLESS,  # calls for each sample
     of_input=True,
-    action="index whole batches at once",
+    action="make batches in __getitems__()",
 )

@@ -12,7 +12,7 @@ from feedline.analysis.sentences import PERCENT, SIZE, Sentence
 _RULE_ID = "oversize_reads"
 
 _SAYS = Sentence(
-    "each sample reads {read} of files, of which its batch gets {used}", read=SIZE, used=SIZE
+    "each sample reads {read} of files, and only {used} get into the batch", read=SIZE, used=SIZE
 )
 _TAKES = Sentence("reading is {part} of a sample's time", part=PERCENT)
 _MAP = (

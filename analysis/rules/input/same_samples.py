@@ -27,7 +27,7 @@ _FEWER = Sentence(
     "of {rate} samples per second, {different} are different", rate=NUMBER, different=NUMBER
 )
 _EPOCH = Sentence("an epoch takes {times} times as many steps", times=COUNT)
-_DIFFERENT = Sentence("{times} times as many different samples per step", times=COUNT)
+_DIFFERENT = Sentence("no repeated samples: {times} times fewer steps per epoch", times=COUNT)
 _SPLIT = Sentence(
     "Split the stream between workers in {function}, with get_worker_info().", function=NAME
 )

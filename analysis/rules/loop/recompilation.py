@@ -108,7 +108,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _changing(function: Recompiled) -> str:
-    return _WHAT[function.kind].format(name=function.name or "an argument")
+    return _WHAT[function.kind].format(
+        name=f"`{function.name}`" if function.name else "an argument"
+    )
 
 
 def _why(function: Recompiled) -> list[str]:

@@ -248,9 +248,8 @@ def _shown(
     from feedline.profiler.store.trainings import PARTS_FOLDER
 
     if args.format is not None:
-        from feedline.cli.report.formats import show
-
-        show(built.reports, built.summary, args.format, args.full, console, path, built.source)
+        form, source = args.format, built.source
+        overview.show_as(built.reports, built.summary, form, args.full, console, path, source)
         return 0
     if args.html:
         return _print_page(built.written)
