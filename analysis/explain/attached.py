@@ -249,8 +249,7 @@ def _rows(code: SampledCode, kind: str) -> dict[str, SampledShare]:
     whole = Weight()
     trees = [tree for (of, _), tree in code.places.items() if of == kind]
     for tree in trees:
-        whole.seconds += tree.weight.seconds
-        whole.squares += tree.weight.squares
+        whole.join(tree.weight)
     shares = {tree.place: SampledShare(*share_of(tree.weight.seconds, whole)) for tree in trees}
     return dict(sorted(shares.items(), key=lambda row: -row[1].share))
 

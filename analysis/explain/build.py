@@ -60,7 +60,12 @@ def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_H
         findings = [_without_more(finding, read.facts) for finding in findings]
     beside_others = contended(read.facts) and not read.facts.on_gpu
     findings = with_gains(
-        findings, read.run.throughput, read.run.step, beside_others, read.facts.all_steps_s
+        findings,
+        read.run.throughput,
+        read.run.step,
+        beside_others,
+        read.facts.all_steps_s,
+        workers=read.run.workers,
     )
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)

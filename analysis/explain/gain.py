@@ -1,5 +1,6 @@
 """What a finding's fix gives, as one number with its kind: decided here and nowhere else."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from feedline.analysis.ledger.finding import (
     Severity,
     predicted_gain,
 )
-from feedline.analysis.measure.model import Throughput
+from feedline.analysis.measure.model import Throughput, Workers
 from feedline.analysis.measure.step_model import StepSummary
 
 _KINDS = {
@@ -29,6 +30,7 @@ def with_gains(
     step: StepSummary | None,
     beside_others: bool = False,
     steps_s: float | None = None,
+    workers: Workers | None = None,
 ) -> list[Finding]:
     """Return the findings with what their fixes give.
 
@@ -39,8 +41,13 @@ def with_gains(
             a bound nor an estimate. What lies outside the steps is not affected.
         steps_s: Seconds of all steps, with those that the mean leaves out. None: not known, as if
             all were like the mean one.
+        workers: Of the loader: more of them make no more batches than their number and use allow.
+            None: there are none.
     """
-    gains = (_gain(finding, throughput, step, beside_others, steps_s) for finding in findings)
+    gains = (
+        _gain(finding, throughput, step, beside_others, steps_s, _times(finding, workers))
+        for finding in findings
+    )
     return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
 
 
@@ -50,6 +57,7 @@ def _gain(
     step: StepSummary | None,
     beside_others: bool,
     steps_s: float | None,
+    times: float,
 ) -> Gain | None:
     """Return the gain; None for a finding that asks for no change or costs no time."""
     told = finding.predicted
@@ -70,7 +78,9 @@ def _gain(
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
     after, low, high = (
-        None if cost_s is None or cost_s >= step.mean_s else _without(step.mean_s, cost_s, rate)
+        None
+        if cost_s is None or cost_s >= step.mean_s
+        else min(_without(step.mean_s, cost_s, rate), times * rate)
         for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
     )
     part_only = (
@@ -81,6 +91,16 @@ def _gain(
     if kind is GainKind.AT_MOST and beside_others:
         return Gain(GainKind.UNKNOWN, unit)
     return Gain(kind, unit, rate, after, low, high)
+
+
+def _times(finding: Finding, workers: Workers | None) -> float:
+    """Return how many times as many batches the workers of a fix can make; inf: not known."""
+    then = finding.settings.get("num_workers")
+    if workers is None or not workers.processes or not isinstance(then, int):
+        return math.inf
+    if then <= workers.processes:
+        return math.inf
+    return then / workers.processes / (workers.busy_share or 1.0)
 
 
 def _without(mean_s: float, cost_s: float, rate: float) -> float:

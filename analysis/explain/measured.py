@@ -234,6 +234,7 @@ def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: lis
             shown.steps.boundaries.evaluation if shown.steps is not None else None,
             shown.steps.making.names if shown.steps and shown.steps.making else frozenset(),
             shown.counted_since,
+            rank_metrics.main_queued_share(shown) or 0.0,
         ),
         lines=lines,
         ended=ended,

@@ -75,11 +75,7 @@ class Predictions:
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
         """Return the findings with what their fixes would give, or why that is not predicted."""
         return [
-            self._bounded(
-                self._not_workers(
-                    self._of_more_workers(self._of_one_rank(_with(finding, self._of(finding))))
-                )
-            )
+            self._bounded(self._not_workers(self._of_one_rank(_with(finding, self._of(finding)))))
             for finding in findings
         ]
 
@@ -102,17 +98,6 @@ class Predictions:
         ):
             return finding
         return replace(finding, cost_kind=CostKind.CAUSE_ONLY)
-
-    def _of_more_workers(self, finding: Finding) -> Finding:
-        """Return the finding, whose workers make no more batches than their number and use allow."""
-        now, then = self.facts.setting("num_workers"), finding.settings.get("num_workers")
-        made, step_s = self.facts.workers, self.facts.step.mean_s
-        if finding.predicted is not None or not isinstance(now, int) or not isinstance(then, int):
-            return finding
-        if not 0 < now < then:
-            return finding
-        used = (made.busy_share if made is not None else None) or 1.0
-        return replace(finding, cost_s=min(finding.cost_s, step_s * (1 - used * now / then)))
 
     def _bounded(self, finding: Finding) -> Finding:
         """Return the finding, with the upper end of the rate if what it names took no time.

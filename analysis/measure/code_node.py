@@ -19,14 +19,22 @@ class Weight:
     Attributes:
         seconds: that they stand for.
         squares: the squares of what each stands for, summed.
+        spread: times the variance that independent samples have. Where threads wait for CPUs, so
+            does what samples them, and then it finds threads that run too seldom.
     """
 
     seconds: float = 0.0
     squares: float = 0.0
+    spread: float = 1.0
 
     def add(self, stack: SampledStack) -> None:
         self.seconds += stack.seconds
         self.squares += stack.seconds**2 / max(stack.samples, 1)
+
+    def join(self, other: "Weight") -> None:
+        self.seconds += other.seconds
+        self.squares += other.squares
+        self.spread = max(self.spread, other.spread)
 
     @property
     def number(self) -> float:
@@ -45,7 +53,7 @@ def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
     """
     if whole.seconds <= 0:
         return 0.0, 0.0, 1.0
-    share, number = min(1.0, part / whole.seconds), whole.number
+    share, number = min(1.0, part / whole.seconds), whole.number / whole.spread
     middle = share + _Z**2 / (2 * number)
     half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2))
     scale = 1 + _Z**2 / number

@@ -43,6 +43,7 @@ _LOOP = "loop"  # phase of a sample
 _MOST_OF_STEPS = 0.5
 _OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION, INPUT)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
+_MOST_QUEUED = 0.6  # of the time: what waits longer is sampled no worse
 
 
 @dataclass
@@ -91,6 +92,7 @@ class SampledCode:
         refused: why processes were not sampled.
         source: reads lines of the program.
         makers: names of the program's functions that make batches without a loader.
+        spread: of samples (``Weight``).
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class SampledCode:
     refused: list[str] = field(default_factory=list)
     source: SourceLines = field(default_factory=SourceLines)
     makers: frozenset[str] = frozenset()
+    spread: float = 1.0
 
     @classmethod
     def of(
@@ -108,6 +111,7 @@ class SampledCode:
         evaluation: IntArray | None = None,
         makers: frozenset[str] = frozenset(),
         since: int = 0,
+        queued: float = 0.0,
     ) -> "SampledCode | None":
         """Return what is known from sampled stacks; None without any.
 
@@ -117,10 +121,12 @@ class SampledCode:
                 not known.
             makers: names of the program's functions that make batches without a loader.
             since: ns, when the first step begins that the mean step is of.
+            queued: share (0 to 1) of the time in which the main thread waits for a CPU.
         """
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
-        code = cls(refused=refused, source=source or SourceLines(), makers=makers)
+        spread = 1 / (1 - min(queued, _MOST_QUEUED)) ** 2
+        code = cls(refused=refused, source=source or SourceLines(), makers=makers, spread=spread)
         seen = [
             _SeenStack.of(process.kind, part, evaluates)
             for process in processes
@@ -153,6 +159,7 @@ class SampledCode:
             place, chain = self._in_main(seen, inside, infers)
             self._add_besides(seen, place)
         tree = self.places.setdefault((seen.kind, place), PlaceTree(seen.kind, place))
+        tree.weight.spread = self.spread
         tree.weight.add(stack)
         tapped = is_tapped(frames)
         tree.untapped_s += stack.seconds * (not tapped)
@@ -205,9 +212,7 @@ class SampledCode:
         """Samples in which samples and batches were made, by workers or by the main process."""
         whole = Weight()
         for kind, place in self.maker_places:
-            weight = self.places[kind, place].weight
-            whole.seconds += weight.seconds
-            whole.squares += weight.squares
+            whole.join(self.places[kind, place].weight)
         return whole
 
     @property

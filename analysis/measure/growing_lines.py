@@ -26,7 +26,13 @@ _Loop = ast.For | ast.While | ast.AsyncFor
 def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) -> str:
     """Return the line of a training loop that adds to what outlives a step, ``train.py:20``.
 
-    It is empty where several may, or none was seen.
+    It is empty where several may, or none was seen. Args as of ``lines_of_loop``.
+    """
+    return _only(lines_of_loop(called_at, source, each_step))
+
+
+def lines_of_loop(called_at: str, source: SourceLines, each_step: bool = True) -> list[str]:
+    """Return all lines of a training loop that add to what outlives a step.
 
     Args:
         called_at: file and line that call the model.
@@ -35,7 +41,7 @@ def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) ->
     file, _, line = called_at.rpartition(":")
     tree = parsed(source.text(file)) if line.isdecimal() else None
     if tree is None:
-        return ""
+        return []
     loops = _around(tree, int(line))
     if each_step:
         bodies = [loops[-1].body] if loops else []
@@ -44,7 +50,11 @@ def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) ->
         bodies = [loops[0].body] if len(loops) > 1 else []
         left = {statement.lineno for statement in in_order(loops[-1].body)} if loops else set()
     lines = {line for line in _additions(bodies, tree) if line not in left}
-    return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
+    return [f"{file}:{line}" for line in sorted(lines)]
+
+
+def _only(lines: Sequence[str]) -> str:
+    return lines[0] if len(lines) == 1 else ""
 
 
 def line_of_skip(called_at: str, source: SourceLines) -> str:
@@ -68,6 +78,14 @@ def line_of_skip(called_at: str, source: SourceLines) -> str:
 def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
     """Return the line of a data set that adds to what outlives a sample; empty as above.
 
+    Args as of ``lines_of_samples``.
+    """
+    return _only(lines_of_samples(made_by, collate, source))
+
+
+def lines_of_samples(made_by: str, collate: str, source: SourceLines) -> list[str]:
+    """Return all lines of a data set that add to what outlives a sample.
+
     A function below ``functools.cache``, without a limit, is one as well.
 
     Args:
@@ -77,7 +95,7 @@ def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
     file, _, line = made_by.rpartition(":")
     tree = parsed(source.text(file)) if line.isdecimal() else None
     if tree is None:
-        return ""
+        return []
     functions = [one for one in ast.walk(tree) if isinstance(one, _Function)]
     called = [one for one in functions if _holds(one, int(line))][-1:]
     called += [one for one in functions if one.name == collate.rpartition(".")[2]]
@@ -90,7 +108,7 @@ def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
             called += [one for one in functions if one.name in names and not _is_cached(one)]
     caches = [one for one in functions if _is_cached(one) and _called_by(one, seen)]
     lines = {*_additions([one.body for one in seen], tree), *(one.lineno for one in caches)}
-    return f"{file}:{lines.pop()}" if len(lines) == 1 else ""
+    return [f"{file}:{line}" for line in sorted(lines)]
 
 
 def line_of_hooks(file: str, source: SourceLines) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.counted_steps import Counted
-from feedline.analysis.measure.growing_lines import line_of_loop, line_of_samples
+from feedline.analysis.measure.growing_lines import line_of_loop, lines_of_loop, lines_of_samples
 from feedline.analysis.measure.jumps import Jumps
 from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
@@ -17,6 +17,7 @@ from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import Process
 
+_MOST_LINES = 4  # that are told, where several may keep what grows
 _WARM_UP = 0.3  # of the steps: allocators, caches and queues fill
 _FEWEST, _FEWEST_LOOKS = 8, 6  # readings of the main process, and of workers, after that
 #: The same where what is kept was seen: graphs of past steps that are still there.
@@ -111,10 +112,14 @@ def placed(
     """
     if grown.place or grown.holder in (Holder.GRAPHS, Holder.COPIES):
         return grown
-    if grown.who == "workers":
-        return replace(grown, place=line_of_samples(made_by, collate, source))
-    called_at, in_loop = model_called_at(main), grown.at == ""
-    return replace(grown, place=line_of_loop(called_at, source, in_loop))
+    lines = (
+        lines_of_samples(made_by, collate, source)
+        if grown.who == "workers"
+        else lines_of_loop(model_called_at(main), source, grown.at == "")
+    )
+    if len(lines) > _MOST_LINES:
+        return grown
+    return replace(grown, place=lines[0]) if len(lines) == 1 else replace(grown, places=lines)
 
 
 def adding_line(main: Process, source: SourceLines) -> str:

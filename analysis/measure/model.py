@@ -365,6 +365,8 @@ class MemoryGrowth:
         graphs: Graphs of past steps that were looked at. Unit: graphs.
         graphs_alive: Of these, still in memory. Unit: graphs.
         place: The line that keeps them, as in train.py:31; empty: unknown.
+        places: Lines of which one may keep them, where the source shows two to four; empty: it
+            shows one, more or none.
         still_shared_bytes: Of workers, what they still share and may copy. Unit: B. None: it does
             not apply.
         limit: Whose memory is full first: the machine's, or that of the control group (cgroup);
@@ -391,6 +393,7 @@ class MemoryGrowth:
     graphs: int = 0
     graphs_alive: int = 0
     place: str = ""
+    places: list[str] = field(default_factory=list)
     still_shared_bytes: float | None = None
     limit: str = ""
     left_bytes: float | None = None

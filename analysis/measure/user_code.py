@@ -140,8 +140,7 @@ def main_weight(code: SampledCode, without: str = "") -> Weight:
     whole = Weight()
     for (kind, place), tree in code.places.items():
         if kind == MAIN and place != without:
-            whole.seconds += tree.weight.seconds
-            whole.squares += tree.weight.squares
+            whole.join(tree.weight)
     return whole
 
 
@@ -210,8 +209,7 @@ def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
     trained = _training_lines(code)
     whole, parts = Weight(), dict[str, tuple[float, str]]()
     for tree in trees:
-        whole.seconds += tree.weight.seconds
-        whole.squares += tree.weight.squares
+        whole.join(tree.weight)
         for name, seconds, mainly in _of_loop(tree.root, code.loop, trained):
             before = parts.get(name, (0.0, ""))
             parts[name] = before[0] + seconds, before[1] or mainly

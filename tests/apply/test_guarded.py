@@ -213,6 +213,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_killing_the_workers_of_a_trial_does_not_make_it_fail(tmp_path):
     (tmp_path / "train.py").write_text(RAISES_FOR_CHILDREN)
     command = [

@@ -83,7 +83,9 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
     assert trial["verdict"].upper() in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("fix", ["lr_rule=linear:5", "lamb=0.1"])
+@pytest.mark.parametrize(
+    "fix", ["lr_rule=linear:5", pytest.param("lamb=0.1", marks=pytest.mark.long)]
+)
 def test_a_checkpoint_that_undoes_the_fix_is_an_error_and_no_verdict(training, capfd, fix):
     """With the old rate the fix is the unchanged training; LAMB fails on the state of SGD."""
     import torch

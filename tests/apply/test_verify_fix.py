@@ -108,6 +108,7 @@ def verified(tmp_path_factory):
     return folder, json.loads((folder / "runs" / "trial.json").read_text()), out
 
 
+@pytest.mark.long
 def test_the_fix_of_a_finding_is_applied_and_measured_beside_its_prediction(verified):
     _, trial, out = verified
 

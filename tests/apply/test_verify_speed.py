@@ -139,6 +139,7 @@ def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     assert "Predicted  " in out and "Measured   " in out and trial["verdict"].upper() in out
 
 
+@pytest.mark.long
 @pytest.mark.quiet
 def test_the_runs_stop_between_steps_and_leave_every_file_as_it_was(verified):
     folder, trial, _, before = verified
@@ -241,6 +242,7 @@ def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(
     assert sums(tmp_path) == before
 
 
+@pytest.mark.long
 def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_file_of_the_users_goes(
     tmp_path, monkeypatch, capfd
 ):

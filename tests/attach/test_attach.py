@@ -35,7 +35,7 @@ def said_by_itself(program: "subprocess.Popen[str]") -> list[float]:
 @pytest.mark.parametrize(
     ("workers", "method"),
     [
-        (2, "fork"),
+        pytest.param(2, "fork", marks=pytest.mark.long),
         pytest.param(1, "fork", marks=pytest.mark.long),
         pytest.param(2, "spawn", marks=pytest.mark.long),
         pytest.param(0, "none", marks=pytest.mark.long),

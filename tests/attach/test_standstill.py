@@ -50,6 +50,7 @@ def test_a_process_that_has_ended_is_named(start, tmp_path):
     assert seen["cause"] == f"The main process waits for process {dead['pid']}, which has ended."
 
 
+@pytest.mark.long
 def test_a_queue_that_no_thread_fills_any_more_is_told_as_such(start, tmp_path):
     seen = attach(start("hangs.py", "dead thread").pid, tmp_path, 4)
 

@@ -127,6 +127,7 @@ class Slow:
         return operation
 
 
+@pytest.mark.long
 def test_a_store_that_is_slow_does_not_keep_the_thread_past_its_end(segment, server, told):
     """A thread that comes back from the store while Python finalizes aborts the process."""
     first = rank(0, server, told)

@@ -73,6 +73,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(
     check_waits(tmp_path / "run")
 
 
+@pytest.mark.long
 def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp_path, warm_python):
     """DistributedDataParallel broadcasts the buffers of BatchNorm from rank 0, which is late: the
     others wait for it there.

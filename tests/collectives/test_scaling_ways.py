@@ -74,6 +74,7 @@ def check_by_rank(run: Path, way: str, out: Path, capsys) -> None:
     assert ("no collectives" in said) == (way in ("alone", "first"))
 
 
+@pytest.mark.long
 def test_a_rank_with_a_shorter_epoch_left_its_loop_and_the_other_waits_for_it(
     tmp_path, warm_python, capsys
 ):

@@ -77,6 +77,7 @@ def test_a_name_that_does_not_exist_is_found():
     assert sorted(missing(text)) == ["feedline.profiler.errors.Nothing", "feedline.recrd"]
 
 
+@pytest.mark.long
 def test_the_profiler_writes_a_trace_that_ingest_reads(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(block_of("existing-trace.md", "import torch"))
     subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, capture_output=True)

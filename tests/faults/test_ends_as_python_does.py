@@ -152,6 +152,7 @@ def test_a_module_is_run_as_python_does(workshop):
     )
 
 
+@pytest.mark.long
 def test_a_traceback_from_within_a_model_has_no_frame_of_feedline(workshop):
     script = workshop.write(
         "train.py",

@@ -112,6 +112,7 @@ def test_a_worker_is_killed(workshop):
     assert recorded_samples(workshop.run) >= made - 2 * 4  # each worker had one batch of 4 in hand
 
 
+@pytest.mark.long
 def test_a_whole_torchrun_is_killed(workshop):
     script = workshop.write(
         "train.py",

@@ -177,6 +177,7 @@ def test_workers_that_wait_for_a_lock_taken_before_the_fork(programs):
     assert "few dozen steps" not in terminal.render(made)
 
 
+@pytest.mark.long
 def test_a_process_that_was_killed_while_it_waited_for_its_first_batch(programs):
     programs.write(
         item="LOCK.acquire()", before="LOCK.acquire(); open('now', 'w').close()", workers=1

@@ -112,6 +112,7 @@ def test_a_disk_that_stays_full(workshop, own_mounts):
     )
 
 
+@pytest.mark.long
 def test_a_proc_that_cannot_be_read(workshop, own_mounts):
     script = training(workshop, 20, 2)
     blind = own_mounts('mount -t tmpfs tmpfs /proc; exec "$@"')

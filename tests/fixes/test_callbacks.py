@@ -30,6 +30,7 @@ def others_may_warn():
         yield
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("others_may_warn")
 def test_a_lightning_training_warms_up_with_ghosts_and_noise_and_resumes(tmp_path):
     needs("pytorch_lightning", "pytorch-lightning")

@@ -239,6 +239,7 @@ def test_under_autocast_it_is_the_loop(way, dtype):
     torch.testing.assert_close(ghosted.running_var, norm.running_var, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_compiled_it_is_the_loop():
     norm, ghosted = pair((36, 3, 4, 4), 16)
     x = torch.randn(36, 3, 4, 4)

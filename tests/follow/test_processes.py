@@ -98,6 +98,7 @@ def test_a_code_beyond_a_byte_is_kept_as_the_system_gives_it(tmp_path, warm_pyth
     assert ended.returncode == report["run"]["exit_code"] == 3
 
 
+@pytest.mark.long
 def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(
     tmp_path, warm_python
 ):
@@ -199,6 +200,7 @@ def test_a_command_has_its_exit_code_and_what_trained_below_it(tmp_path):
     assert (tmp_path / "run" / "report.json").exists()
 
 
+@pytest.mark.long
 def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path):
     ended = run(tmp_path, "", command=(sys.executable, "train.py"))
 

@@ -68,6 +68,7 @@ def test_the_last_line_says_whether_what_is_missing_matters(monkeypatch, capfd, 
     assert capfd.readouterr().out.splitlines()[-1] == line
 
 
+@pytest.mark.long
 def test_the_real_one_tries_every_part_and_ends_with_one_line(env_command):
     *lines, blank, last = env_command["out"].splitlines()
     assert env_command["code"] == 0, env_command["err"]

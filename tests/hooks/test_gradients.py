@@ -156,6 +156,7 @@ def test_the_loss_between_a_forward_and_its_backward_is_one_where_zero_grad_is_c
     assert np.array_equal(sum(found.stages.values()), found.wall)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore"
 )  # those that tracing a whole step gives without a recording too

@@ -219,6 +219,7 @@ HOLDS = """
 """
 
 
+@pytest.mark.long
 def test_a_program_that_holds_what_is_replaced_does_what_it_did(
     tmp_path: Path, warm_python: WarmPython
 ):

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import json, torch
 from feedline.profiler.taps.recompiled import compiled
@@ -54,6 +56,7 @@ print(json.dumps(compiled()))
 """
 
 
+@pytest.mark.long
 def test_a_rate_that_an_optimizer_has_in_its_options_is_named(tmp_path):
     (tmp_path / "train.py").write_text(RATE)
     done = subprocess.run(
@@ -107,6 +110,7 @@ print(json.dumps(compiled()))
 """
 
 
+@pytest.mark.long
 def test_lines_at_which_graphs_end_are_told_with_torchs_reason(tmp_path):
     (tmp_path / "train.py").write_text(BREAKS)
     done = subprocess.run(

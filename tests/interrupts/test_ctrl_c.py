@@ -147,6 +147,7 @@ def test_inside_exec_the_exit_code_is_130_as_well(tmp_path):
     assert (ended.returncode, ended.stderr) == (130, "feedline: interrupted: nothing was written\n")
 
 
+@pytest.mark.long
 def test_a_search_for_settings_leaves_nothing_half_written(terminal):
     """And the same command, again, has its result."""
     shutil.copytree(KEPT, terminal.folder / "run")

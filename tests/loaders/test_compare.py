@@ -73,6 +73,7 @@ def compared(forty, tmp_path_factory):
     return out, said.getvalue()
 
 
+@pytest.mark.long
 def test_the_command_writes_the_comparison_as_json(compared):
     found = json.loads((compared[0] / "compare.json").read_text())
 

@@ -7,6 +7,7 @@ from feedline.analysis.measure.growing_lines import (
     line_of_loop,
     line_of_samples,
     line_of_updates,
+    lines_of_loop,
 )
 from feedline.analysis.measure.source_lines import SourceLines
 
@@ -197,3 +198,12 @@ def test_an_object_of_the_programs_own_does_not_count(tmp_path):
     (tmp_path / "train.py").write_text(own)
 
     assert line_of_updates("train.py", SourceLines(1e12, [tmp_path])) == ""
+
+
+def test_several_lines_are_all_told_in_order(tmp_path):
+    both = LOOP.format(line="kept.append(x)\n            history.append(y)", after="pass")
+    (tmp_path / "train.py").write_text(both)
+    source = SourceLines(1e12, [tmp_path])
+
+    assert lines_of_loop("train.py:8", source) == ["train.py:10", "train.py:11"]
+    assert line_of_loop("train.py:8", source) == ""

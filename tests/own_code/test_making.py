@@ -215,6 +215,7 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
     assert input_s(report) == 0.0  # a slice of what is in memory, in next to no time
 
 
+@pytest.mark.long
 def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(recorded):
     layer = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(12)))
     optimizer = torch.optim.SGD(layer.parameters())

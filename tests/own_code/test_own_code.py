@@ -166,6 +166,7 @@ def score() -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_decorated_function_is_named_and_not_its_decorator(recorded):
     """As scikit-learn's metrics, which all are the wrapper of one decorator."""
     data = torch.randn(64, 32)
@@ -375,6 +376,7 @@ def test_where_calls_cannot_be_observed_the_rest_is_recorded(recorded, monkeypat
     assert report.step.stages["input"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor"
 )  # dynamo's own, of what it traces

@@ -38,7 +38,7 @@ class Model(torch.nn.Linear):
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("share", [0.045, 0.055])
+@pytest.mark.parametrize("share", [pytest.param(0.045, marks=pytest.mark.long), 0.055])
 def test_the_first_finding_is_the_same_on_both_sides_of_the_gate(share, tmp_path):
     model = Model(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)

@@ -32,6 +32,7 @@ def recorded(folder: Path, photos: Path, **environment: str) -> RuleInputs:
     return found.facts
 
 
+@pytest.mark.long
 @pytest.mark.quiet
 @GLIBC
 def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, monkeypatch):

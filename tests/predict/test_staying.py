@@ -114,6 +114,7 @@ def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp
     assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s
 
 
+@pytest.mark.long
 def test_workers_that_stay_copy_the_pages_of_a_shared_list_only_once(tmp_path):
     new = recorded(tmp_path, "new", LABELS)
 

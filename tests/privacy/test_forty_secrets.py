@@ -261,6 +261,7 @@ def test_the_run_is_recognised_all_the_same(recorded):
     ] == [True, True]
 
 
+@pytest.mark.long
 def test_with_all_arguments_recorded_the_search_finds_each_of_them(home):
     home.feedline("run", "--record-argv", "all", "-o", "open", "train.py", *arguments(), home.data)
 
@@ -273,6 +274,7 @@ def test_with_all_arguments_recorded_the_search_finds_each_of_them(home):
     assert "NCCL_NET" not in found  # the environment is another matter
 
 
+@pytest.mark.long
 def test_with_no_arguments_recorded_only_the_name_of_the_script_is_there(home):
     home.feedline(
         "run",
@@ -291,6 +293,7 @@ def test_with_no_arguments_recorded_only_the_name_of_the_script_is_there(home):
     assert leaks(home.folder / "closed", {**SECRETS, **PINS}) == {}
 
 
+@pytest.mark.long
 def test_no_file_of_a_run_of_two_ranks_has_any_of_them(home):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -54,6 +54,7 @@ def test_a_transformers_trainer(record):
     assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:38", "transformers")
 
 
+@pytest.mark.long
 def test_a_timm_model_with_timms_loader(record, photographs):
     needs("timm", "timm")
 

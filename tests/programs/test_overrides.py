@@ -62,6 +62,7 @@ def changed(warm_python, folder, program, *settings, args=()):
     return {loader["role"]: loader["settings"]["num_workers"] for loader in report["loaders"]}
 
 
+@pytest.mark.long
 def test_a_lightning_trainer_rebuilds_the_changed_loader(warm_python, tmp_path):
     needs("pytorch_lightning", "pytorch-lightning")
 

@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.long
 def test_a_compiled_model_stays_one_graph(record):
     done = record("compiled.py", "aot_eager", like_plain=True)
 

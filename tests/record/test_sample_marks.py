@@ -178,6 +178,7 @@ def test_one_worker_repeats_nobody(compare):
     assert compare(lambda worker: range(10_000), workers=1) is None
 
 
+@pytest.mark.long
 def test_what_cannot_be_marked_is_left_out_and_the_rest_counts(compare):
     loop: list[Any] = []
     loop.append(loop)

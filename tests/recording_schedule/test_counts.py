@@ -108,6 +108,7 @@ def test_a_loader_has_every_batch_sample_and_epoch(recorded, workers):
     assert report.convergence.samples == 3 * 2410
 
 
+@pytest.mark.long
 def test_accumulation_makes_one_step_of_four_batches(recorded):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -148,6 +149,7 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
     assert report.convergence.updates == 600 * (critics + 1)
 
 
+@pytest.mark.long
 def test_an_actor_that_is_updated_twice_in_every_second_step_makes_no_more_steps(
     recorded, monkeypatch
 ):

@@ -176,3 +176,15 @@ def test_a_line_that_is_known_to_keep_memory_is_told(tmp_path, text, grown, fix)
 
     told = finding.place == f"{file}:2"
     assert told == (fix is not None) and (fix or "") in finding.fix
+
+
+def test_where_the_source_shows_several_lines_the_fix_names_them():
+    places = ["train.py:10", "train.py:11", "train.py:14"]
+    grown = replace(GROWN, holder=Holder.PIECES, places=places, seconds_left=140.0)
+
+    finding = memory_growth.check(given(grown, facts=made_up_facts(epochs=2)))
+
+    assert finding.fix == (
+        "Look at train.py:10, train.py:11 and train.py:14: one of these lines adds to what nothing "
+        "around it empties."
+    )

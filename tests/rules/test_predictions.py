@@ -605,15 +605,19 @@ def test_a_fix_that_is_predicted_to_give_far_more_goes_before_a_setting(after, f
 def test_more_workers_make_no_more_batches_than_their_number_allows(busy, most):
     """Of eight workers instead of two, 4.6 times as many batches were estimated."""
     facts = waiting(90.0)
-    facts = replace(facts, workers=replace(facts.workers, busy_share=busy))
-    facts = replace(
-        facts,
-        loader=replace(facts.loader, settings={**facts.loader.settings, "num_workers": 2}),
-    )
+    workers = replace(facts.workers, processes=2, busy_share=busy)
+    pace = replace(facts.throughput, samples_per_s=100.0)
     found = Finding(
-        "blocked", Severity.HIGH, "", cost_s=0.89 * facts.step.mean_s, settings={"num_workers": 8}
+        "blocked",
+        Severity.HIGH,
+        "",
+        cost_s=0.89 * facts.step.mean_s,
+        cost_kind=CostKind.ESTIMATED,
+        settings={"num_workers": 8},
     )
 
-    (told,) = predictions(facts, lambda change, interval: Refused("x", "x")).attached([found])
+    (told,) = with_gains([found], pace, facts.step, workers=workers)
 
-    assert 100.0 * facts.step.mean_s / (facts.step.mean_s - told.cost_s) == pytest.approx(most)
+    assert told.gain.after == pytest.approx(most)
+    (other,) = with_gains([replace(found, settings={})], pace, facts.step, workers=workers)
+    assert other.gain.after == pytest.approx(100.0 / 0.11)

@@ -98,6 +98,7 @@ def test_the_page_has_the_figure_and_loads_nothing(tuned):
     assert "DataLoader(..., num_workers=2, persistent_workers=True)" in tuned.page
 
 
+@pytest.mark.long
 def test_limits_of_the_command_line_hold(demo, capsys):
     assert main(["tune", str(demo), "--max-workers", "1", "--json", "-"]) == 0
     one = json.loads(capsys.readouterr().out)

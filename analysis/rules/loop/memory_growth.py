@@ -49,6 +49,9 @@ _LOOK = "Look for lists, dicts and caches that get longer with each step."
 _LOOK_FOR_TENSORS = (
     "Find what keeps tensors or arrays from step to step, such as a list of losses or outputs."
 )
+_ONE_OF_THEM = Sentence(
+    "Look at {places}: one of these lines adds to what nothing around it empties.", places=PART
+)
 _LOOK_AT_IT = "Look at what this line adds to: nothing around it empties it."
 _SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
 _TENSORS = "Tracemalloc shows arrays, but not tensors: compare those in gc.get_objects() instead."
@@ -241,6 +244,10 @@ def _fixes(facts: RuleInputs, grown: MemoryGrowth) -> list[str]:
         return [_ARRAYS]
     if grown.place:
         return [_LOOK_AT_IT, _TENSORS if grown.holder is Holder.PIECES else _SNAPSHOT]
+    if grown.places:
+        first, last = ", ".join(grown.places[:-1]), grown.places[-1]
+        compared = _TENSORS if grown.holder is Holder.PIECES else _SNAPSHOT
+        return [_ONE_OF_THEM(places=f"{first} and {last}"), compared]
     if grown.holder is Holder.PIECES:
         return [_LOOK_FOR_TENSORS, _TENSORS]
     return [_LOOK_IN_DATASET if grown.who == "workers" else _LOOK, _SNAPSHOT]
