@@ -71,9 +71,8 @@ def function_shares(code: UserCode) -> Iterator[_FunctionShare]:
     for (group, name), share in shares.items():
         number = code.making_samples if group == OF_SAMPLE else code.step_samples
         if share > 0 and number:
-            yield _FunctionShare(
-                group, name, share, math.sqrt((1 - min(share, 1.0)) / share / number)
-            )
+            error = math.sqrt((1 - min(share, 1.0)) / share / number * code.spread)
+            yield _FunctionShare(group, name, share, error)
 
 
 def _named(function: str, file: str) -> str:

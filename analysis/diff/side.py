@@ -65,7 +65,7 @@ class Measure:
 
     def divided(self, by: float) -> "Measure":
         """Divide the measure by the samples of a step."""
-        return replace(self, value=self.value / by)
+        return replace(self, value=self.value / by, unseen=self.unseen / by)
 
 
 def interval_of(measure: Measure) -> tuple[float | None, float | None]:
@@ -296,7 +296,8 @@ class Speed:
 
         It is the standard deviation of the other stages, the one that differs most left out, which
         may have changed by itself; at least ``floor``. Those of another part are taken around the
-        middle of theirs: a changed model says nothing of how samples vary.
+        middle of theirs, if they are enough for one: a changed model says nothing of how samples
+        vary.
         """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
@@ -306,11 +307,14 @@ class Speed:
         apart = sorted(
             (abs(moved[id] - middle), self.weight[id])
             for part in self._parts(ids)
+            if _part(part[0]) == _part(without) or len(part) >= self.FEWEST
             for middle in (
                 common if _part(part[0]) == _part(without) else self._middle(moved, part),
             )
             for id in part
         )[:-1]
+        if not apart:
+            return max(self.floor(without), 2 * self.FLOOR)
         return max(
             self.floor(without),
             math.sqrt(
@@ -321,7 +325,9 @@ class Speed:
 
 
 def _part(id: str) -> str:
-    return id.partition("/")[0]
+    """Return what a stage is part of: the model's (``cpu``), or a sample (``sample``)."""
+    group = id.partition("/")[0]
+    return {code_shares.OF_SAMPLE: "sample", "step": "cpu"}.get(group, group)
 
 
 def _known(measure: Measure | None) -> bool:

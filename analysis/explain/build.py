@@ -22,6 +22,7 @@ from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.ledger.view.cpus import contended
+from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
@@ -65,10 +66,16 @@ def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_H
         read.run.step,
         beside_others,
         read.facts.all_steps_s,
-        workers=read.run.workers,
+        workers=_workers(read.facts),
     )
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
+
+
+def _workers(facts: RuleInputs) -> tuple[int, float] | None:
+    """Return how many workers make batches, and the share of the time in which they do."""
+    number, made = num_workers(facts), facts.workers
+    return (number, (made.busy_share if made else None) or 1.0) if number else None
 
 
 def _report(

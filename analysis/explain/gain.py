@@ -12,8 +12,10 @@ from feedline.analysis.ledger.finding import (
     Severity,
     predicted_gain,
 )
-from feedline.analysis.measure.model import Throughput, Workers
+from feedline.analysis.ledger.rule import Effort
+from feedline.analysis.measure.model import Throughput
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.rules import BY_ID
 
 _KINDS = {
     CostKind.PREDICTED: GainKind.PREDICTED,
@@ -30,7 +32,7 @@ def with_gains(
     step: StepSummary | None,
     beside_others: bool = False,
     steps_s: float | None = None,
-    workers: Workers | None = None,
+    workers: tuple[int, float] | None = None,
 ) -> list[Finding]:
     """Return the findings with what their fixes give.
 
@@ -41,8 +43,8 @@ def with_gains(
             a bound nor an estimate. What lies outside the steps is not affected.
         steps_s: Seconds of all steps, with those that the mean leaves out. None: not known, as if
             all were like the mean one.
-        workers: Of the loader: more of them make no more batches than their number and use allow.
-            None: there are none.
+        workers: Number of the loader's workers, and the share (0 to 1) of the time in which they
+            make batches: more of them make no more than that allows. None: there are none.
     """
     gains = (
         _gain(finding, throughput, step, beside_others, steps_s, _times(finding, workers))
@@ -93,14 +95,18 @@ def _gain(
     return Gain(kind, unit, rate, after, low, high)
 
 
-def _times(finding: Finding, workers: Workers | None) -> float:
-    """Return how many times as many batches the workers of a fix can make; inf: not known."""
-    then = finding.settings.get("num_workers")
-    if workers is None or not workers.processes or not isinstance(then, int):
+def _times(finding: Finding, workers: tuple[int, float] | None) -> float:
+    """Return how many times as many batches the workers of a fix can make.
+
+    It is inf where the fix is something else, or that is not known.
+    """
+    rule, then = BY_ID.get(finding.rule_id), finding.settings.get("num_workers")
+    if rule is None or not rule.by_settings or rule.of_others or not isinstance(then, int):
         return math.inf
-    if then <= workers.processes:
+    of_fix = rule.effort is Effort.SETTING or finding.cost_kind is CostKind.BOUND
+    if workers is None or not of_fix or not 0 < workers[0] < then:
         return math.inf
-    return then / workers.processes / (workers.busy_share or 1.0)
+    return then / workers[0] / (workers[1] or 1.0)
 
 
 def _without(mean_s: float, cost_s: float, rate: float) -> float:

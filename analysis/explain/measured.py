@@ -44,7 +44,7 @@ from feedline.analysis.measure.certainty import (
     relative,
     unseen,
 )
-from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.feeding import take_turns, together
 from feedline.analysis.measure.growing_lines import line_of_samples
@@ -234,7 +234,10 @@ def _source(run: Run, ceilings: Ceilings | None, hints: NetworkHints, notes: lis
             shown.steps.boundaries.evaluation if shown.steps is not None else None,
             shown.steps.making.names if shown.steps and shown.steps.making else frozenset(),
             shown.counted_since,
-            rank_metrics.main_queued_share(shown) or 0.0,
+            {
+                MAIN: rank_metrics.main_queued_share(shown) or 0.0,
+                WORKER: batch_making.queued_share(shown),
+            },
         ),
         lines=lines,
         ended=ended,
@@ -433,7 +436,7 @@ def _completed(facts: RuleInputs, source: _Source) -> RuleInputs:
         not_evaluating=_not_evaluating(source),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
-        killed=_killed(facts, source.lines),
+        killed=_killed(facts, rank, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
 
@@ -469,9 +472,14 @@ def _growth(
     ]
 
 
-def _killed(facts: RuleInputs, source: SourceLines) -> KilledWorker | None:
-    """Return the worker that was killed, with the line of the data set that makes it grow."""
+def _killed(facts: RuleInputs, rank: RankMetrics, source: SourceLines) -> KilledWorker | None:
+    """Return the worker that was killed, with the line of the data set that makes it grow.
+
+    That is known of the loaders that feed the steps.
+    """
     if facts.killed is None or facts.killed.per_second_bytes is None:
+        return facts.killed
+    if facts.killed.loader not in rank.makers.loaders:
         return facts.killed
     return dataclasses.replace(facts.killed, place=line_of_samples(*_sample_code(facts), source))
 

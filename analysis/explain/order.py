@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import CostKind, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Rule, Statement, Time
 from feedline.analysis.rules import BETWEEN_RANKS, BY_ID
 
@@ -92,13 +92,14 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
 def _better_first(ranked: list[Finding], mean_s: float) -> list[Finding]:
     """Return the findings, of which one that is predicted to give far more than the first leads."""
     first = ranked[0] if ranked else None
-    if first is None or first.severity is not Severity.HIGH or not first.cost_s:
+    if first is None or first.severity is not Severity.HIGH or not _is_bounded(first):
         return ranked
     better = [
         finding
         for finding in ranked[1:]
         if finding.severity is first.severity
         and finding.predicted is not None
+        and not finding.settings
         and not _is_of_others(finding)
         and _times(finding, mean_s) >= _FAR_MORE * _times(first, mean_s)
     ]
@@ -106,6 +107,17 @@ def _better_first(ranked: list[Finding], mean_s: float) -> list[Finding]:
         return ranked
     best = max(better, key=lambda finding: _times(finding, mean_s))
     return [best, *(finding for finding in ranked if finding is not best)]
+
+
+def _is_bounded(first: Finding) -> bool:
+    """Tell whether the first fix is known to give no more than its prediction or its cost.
+
+    A call that is known to be slow is for nothing, and a rank that others wait for is not replayed.
+    """
+    if first.names_known_call or first.blame is not None or not first.cost_s:
+        return False
+    more = (CostKind.AT_LEAST, CostKind.OR_MORE)
+    return first.predicted is not None or first.cost_kind not in more
 
 
 def _times(finding: Finding, mean_s: float) -> float:

@@ -57,6 +57,14 @@ def workers(rank: RankMetrics) -> Workers | None:
     )
 
 
+def queued_share(rank: RankMetrics) -> float:
+    """Return the share (0 to 1) of making batches in which those who make them wait for a CPU."""
+    batches = [process.batches for process in rank.makers.processes]
+    wall = sum(int(one["wall"].sum()) for one in batches)
+    queued = sum(int(np.maximum(one["runqueue"], 0).sum()) for one in batches)
+    return queued / wall if wall > 0 else 0.0
+
+
 def _batch_walls(rank: RankMetrics) -> IntArray:
     """Return how long the making of each batch took, int64 [n], ns.
 

@@ -1,6 +1,6 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -92,7 +92,7 @@ class SampledCode:
         refused: why processes were not sampled.
         source: reads lines of the program.
         makers: names of the program's functions that make batches without a loader.
-        spread: of samples (``Weight``).
+        spread: kind of process -> of its samples (``Weight``).
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class SampledCode:
     refused: list[str] = field(default_factory=list)
     source: SourceLines = field(default_factory=SourceLines)
     makers: frozenset[str] = frozenset()
-    spread: float = 1.0
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -111,7 +111,7 @@ class SampledCode:
         evaluation: IntArray | None = None,
         makers: frozenset[str] = frozenset(),
         since: int = 0,
-        queued: float = 0.0,
+        queued: Mapping[str, float] | None = None,
     ) -> "SampledCode | None":
         """Return what is known from sampled stacks; None without any.
 
@@ -121,11 +121,13 @@ class SampledCode:
                 not known.
             makers: names of the program's functions that make batches without a loader.
             since: ns, when the first step begins that the mean step is of.
-            queued: share (0 to 1) of the time in which the main thread waits for a CPU.
+            queued: kind of process -> share (0 to 1) of the time in which it waits for a CPU.
         """
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
-        spread = 1 / (1 - min(queued, _MOST_QUEUED)) ** 2
+        spread = {
+            kind: 1 / (1 - min(share, _MOST_QUEUED)) ** 2 for kind, share in (queued or {}).items()
+        }
         code = cls(refused=refused, source=source or SourceLines(), makers=makers, spread=spread)
         seen = [
             _SeenStack.of(process.kind, part, evaluates)
@@ -159,7 +161,7 @@ class SampledCode:
             place, chain = self._in_main(seen, inside, infers)
             self._add_besides(seen, place)
         tree = self.places.setdefault((seen.kind, place), PlaceTree(seen.kind, place))
-        tree.weight.spread = self.spread
+        tree.weight.spread = self.spread.get(seen.kind, 1.0)
         tree.weight.add(stack)
         tapped = is_tapped(frames)
         tree.untapped_s += stack.seconds * (not tapped)

@@ -97,13 +97,15 @@ def parsed(text: str) -> ast.Module | None:
 def called_in(text: str, line: int) -> str:
     """Return what the statement of a line calls, ``torch.linalg.svd``.
 
-    It is empty where that are several functions, or none.
+    It is empty where the statement is more than one call of a function and what its value is given
+    to.
     """
     tree = parsed(text)
-    calls = {
-        ast.unparse(node.func)
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, ast.Call) and node.lineno == line
-    }
-    name = calls.pop() if len(calls) == 1 else ""
-    return name if all(part.isidentifier() for part in name.split(".")) else ""
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign | ast.Return):
+            if node.lineno == line and isinstance(node.value, ast.Call):
+                calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+                name = ast.unparse(node.value.func)
+                named = all(part.isidentifier() for part in name.split("."))
+                return name if named and len(calls) == 1 else ""
+    return ""

@@ -102,16 +102,19 @@ class UserCode:
 
     Attributes:
         making_samples: Samples in which a batch was made: what shares of making a sample are of.
-        step_samples: Samples of the main process: what other shares are of.
+        step_samples: Samples of the main process, without evaluation: what other shares are of.
         refused: Why processes were not sampled.
         functions: Functions, each followed by those that it calls. What takes less than 1 % is left
             out, as are shares of fewer than 8 samples.
+        spread: Times the variance that independent samples have: where threads wait for CPUs, they
+            are seen late. Unit: 1.
     """
 
     making_samples: int
     step_samples: int
     refused: list[str] = field(default_factory=list)
     functions: list[UserFunction] = field(default_factory=list)
+    spread: float = 1.0
 
 
 def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserCode:
@@ -132,7 +135,8 @@ def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserC
             continue
         per_step = making_s if maker else None if place == EVALUATION or kind != MAIN else mean_s
         functions += _functions(tree, basis, per_step)
-    return UserCode(round(making.number), round(whole.number), list(code.refused), functions)
+    counts = round(making.number), round(steps.number)
+    return UserCode(*counts, list(code.refused), functions, max(making.spread, steps.spread))
 
 
 def main_weight(code: SampledCode, without: str = "") -> Weight:

@@ -294,10 +294,14 @@ def _persistent(times: int, of: int, ranks: int) -> bool:
     )
 
 
-def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
-    """Return the stage of a sample that takes longest on a rank, against the median of the others.
+_SLOWER = 0.1  # samples of a rank, than those of the others: less does not make it late
 
-    None: not measured.
+
+def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
+    """Return the stage of a sample that makes samples slow on a rank, against the others' median.
+
+    None: samples take no longer there than on the others, no stage is half of what they take more,
+    or they were not measured.
 
     Args:
         costs: rank -> stage of a sample -> mean wall seconds.
@@ -313,4 +317,6 @@ def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
         if stage not in ("total", "transport")
     ]
     stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
-    return stage if most > 0 else None
+    more = sum(seconds for _, seconds in excess)
+    usual = sum(own[stage] for stage, _ in excess) - more
+    return stage if most >= more / 2 > 0 and more >= _SLOWER * usual else None

@@ -9,7 +9,7 @@ from feedline.analysis.measure.growing_lines import (
     line_of_updates,
     lines_of_loop,
 )
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, called_in
 
 LOOP = """
 def train(model, loader, history):
@@ -207,3 +207,20 @@ def test_several_lines_are_all_told_in_order(tmp_path):
 
     assert lines_of_loop("train.py:8", source) == ["train.py:10", "train.py:11"]
     assert line_of_loop("train.py:8", source) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        ("left, _ = torch.linalg.svd(gradient)", "torch.linalg.svd"),
+        ("self.write(x)", "self.write"),
+        ("return torch.linalg.qr(x)", "torch.linalg.qr"),
+        ("p.data = p.data - lr * m / (torch.sqrt(v) + eps)", ""),
+        ("g = len(xs) * g @ g.T", ""),
+        ("y = scale(slow(x))", ""),
+        ("for p in reversed(params): pass", ""),
+        ("handlers[0](x)", ""),
+    ],
+)
+def test_only_a_statement_that_is_one_call_says_what_takes_its_time(line, called):
+    assert called_in(f"def step(self):\n    {line}\n", 2) == called

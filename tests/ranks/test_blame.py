@@ -155,3 +155,20 @@ def test_a_bucket_that_has_arrived_is_no_moment_at_which_ranks_begin_anew():
     late = [step for step in range(1, 30) if found.column[step] == 1]
     assert len(late) > 20
     assert all(found.excess["wait"][step] > 4 * MS for step in late)
+
+
+@pytest.mark.parametrize(
+    ("own", "part"),
+    [
+        ({"read": 1e-3, "decode": 9e-3, "collate": 1e-3}, "decode"),
+        ({"read": 1e-3, "decode": 4e-3, "collate": 1.001e-3}, None),
+        ({"read": 2e-3, "decode": 5e-3, "collate": 2e-3}, None),
+        ({}, None),
+    ],
+    ids=["one stage is slow", "samples are as fast", "no stage is half of it", "not measured"],
+)
+def test_a_part_of_samples_is_blamed_only_where_they_are_slow_by_it(own, part):
+    """A rank with fewer workers is late although its samples take no longer."""
+    usual = {"read": 1e-3, "decode": 4e-3, "collate": 1e-3}
+
+    assert blame.part_of_sample({0: usual, 1: usual, 2: own}, 2) == part

@@ -15,13 +15,22 @@ from rules.made_up import MS, made_up_facts, waiting, without_workers
 from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.explain.order import findings_together, in_order
+from feedline.analysis.explain.order import _better_first, findings_together, in_order
 from feedline.analysis.explain.predictions import Predictions, joined
 from feedline.analysis.explain.tried import Trial
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
-from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, PredictedRate, Severity
+from feedline.analysis.ledger.finding import (
+    KNOWN_CALL,
+    Blame,
+    CostKind,
+    Evidence,
+    Finding,
+    GainKind,
+    PredictedRate,
+    Severity,
+)
 from feedline.analysis.ledger.view.cpus import contended, crowded
 from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
@@ -605,10 +614,10 @@ def test_a_fix_that_is_predicted_to_give_far_more_goes_before_a_setting(after, f
 def test_more_workers_make_no_more_batches_than_their_number_allows(busy, most):
     """Of eight workers instead of two, 4.6 times as many batches were estimated."""
     facts = waiting(90.0)
-    workers = replace(facts.workers, processes=2, busy_share=busy)
+    workers = (2, busy)
     pace = replace(facts.throughput, samples_per_s=100.0)
     found = Finding(
-        "blocked",
+        "too_few_workers",
         Severity.HIGH,
         "",
         cost_s=0.89 * facts.step.mean_s,
@@ -621,3 +630,24 @@ def test_more_workers_make_no_more_batches_than_their_number_allows(busy, most):
     assert told.gain.after == pytest.approx(most)
     (other,) = with_gains([replace(found, settings={})], pace, facts.step, workers=workers)
     assert other.gain.after == pytest.approx(100.0 / 0.11)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"evidence": [Evidence(KNOWN_CALL, "a call that is known to be slow", 0.9, "1", "sleep")]},
+        {"blame": Blame(1, "wait")},
+        {"cost_kind": CostKind.AT_LEAST},
+    ],
+    ids=["a known call", "a late rank", "a lower bound"],
+)
+def test_what_may_give_more_than_its_cost_stays_first(first):
+    waits = Finding("cold_storage", Severity.HIGH, "", cost_s=0.3, **first)
+    code = Finding(
+        "oversize_reads", Severity.HIGH, "", cost_s=0.6, predicted=PredictedRate(10, 90, 80, 99)
+    )
+
+    assert _better_first([waits, code], 1.0) == [waits, code]
+    bounded = replace(waits, evidence=[], blame=None, cost_kind=CostKind.BOUND)
+    assert _better_first([bounded, code], 1.0) == [code, bounded]
+    assert _better_first([bounded, replace(code, settings={"num_workers": 8})], 1.0)[0] is bounded

@@ -197,14 +197,14 @@ def test_the_interval_of_a_share_is_wilsons():
 def test_where_threads_wait_for_cpus_intervals_are_wider():
     """Half of the time waiting: four times the variance, twice the width, the same samples."""
     seen = [process("main", stack([*LOOP, ("train.py", 5, "log")], 400), stack(LOOP, 400))]
-    free, queued = SampledCode.of(seen), SampledCode.of(seen, queued=0.5)
+    free, queued = SampledCode.of(seen), SampledCode.of(seen, queued={"main": 0.5})
 
     ends = [share_of(4.0, main_weight(code)) for code in (free, queued)]
     widths = [high - low for _, low, high in ends]
 
     assert widths[1] / widths[0] == pytest.approx(2.0, rel=0.01)
     assert main_weight(queued).number == main_weight(free).number
-    assert SampledCode.of(seen, queued=1.0).spread == pytest.approx(1 / 0.4**2)
+    assert SampledCode.of(seen, queued={"main": 1.0}).spread["main"] == pytest.approx(1 / 0.4**2)
 
 
 def test_samples_of_unequal_weight_count_as_fewer():

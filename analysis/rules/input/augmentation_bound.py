@@ -91,9 +91,13 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _heaviest(facts: RuleInputs) -> list[Operation]:
+def _transforms(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
-    transforms = [op for op in operations if op.stage == "augment"]
+    return [op for op in operations if op.stage == "augment"]
+
+
+def _heaviest(facts: RuleInputs) -> list[Operation]:
+    transforms = _transforms(facts)
     whole_s = sum(op.cpu_s or 0.0 for op in transforms)
     told = [
         op for op in transforms if op.name not in CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s
@@ -138,7 +142,10 @@ def _says(facts: RuleInputs, of_cpu: float, heaviest: Operation | None) -> tuple
     own = [_IN_CONTAINER(operation=name)] if name in CONTAINERS else []
     if not heaviest.cpu_s:
         return _SAYS(part=of_cpu), [_HEAVIEST(operation=name), *own]
-    whole_s = facts.workers.per_sample["augment"].cpu_s if facts.workers else None
+    made = facts.workers
+    if any((op.cpu_s or 0.0) > heaviest.cpu_s for op in _transforms(facts)):
+        return _SAYS(part=of_cpu), []  # transforms of the program's own, which a container calls
+    whole_s = made.per_sample["augment"].cpu_s if made else None
     mostly = heaviest.cpu_s >= _OWN * (whole_s or 0.0)
     says = _MOSTLY if mostly else _LONGEST
     return says(part=of_cpu, operation=name, each=heaviest.cpu_s), own

@@ -84,7 +84,7 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=cost_s,
         cost_kind=CostKind.BOUND if more else CostKind.ESTIMATED,
         settings=more,
-        action=", ".join(f"{name}={value}" for name, value in more.items()),
+        action=f"num_workers={more['num_workers']}" if "num_workers" in more else "",
     )
 
 

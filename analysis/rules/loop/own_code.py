@@ -116,11 +116,13 @@ def check(facts: RuleInputs) -> Finding | None:
     known, sampled = known_in_loop(facts, named), loop_function(facts)
     if known is None and is_short(step.mean_s * (1 - queued)):
         return None  # with a CPU at hand, recording is a good part of it
-    line = sampled[0] if sampled else line_in(facts, named[0].name)
-    waits_s = _waits_s(facts, found)
-    fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
     own_function = _own_function(named)
     told = own_function or named[0]
+    if told is not named[0]:
+        sampled = None  # what stacks show of the loop may be the call of the library
+    line = sampled[0] if sampled else line_in(facts, told.name)
+    waits_s = _waits_s(facts, found)
+    fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     more = [
         _OUTSIDE,
