@@ -31,8 +31,7 @@ _MOSTLY = Sentence(
     each=TIME,
 )
 _LONGEST = Sentence(
-    "augmentation takes {part} of the CPU time per sample; the most costly operation is "
-    "{operation} ({each})",
+    "augmentation takes {part} of the CPU time per sample, {operation} most of all ({each})",
     part=PERCENT,
     operation=NAME,
     each=TIME,
