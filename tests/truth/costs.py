@@ -654,7 +654,8 @@ COSTS: dict[str, Formula] = {
     "quota_used_up": lambda bar: min(bar.making + bar.sending, bar.mean * of_cpus(bar)),
     "straggler_in_order": out_of_order,
     "user_code": lambda bar: (
-        (bar.making + (bar.sending if full(bar) else 0.0)) * bar.evidence("function_share")
+        (bar.making + (bar.sending if full(bar) else 0.0))
+        * min(bar.evidence("function_share"), bar.evidence("known_call_share", 1.0))
     ),
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,
