@@ -85,8 +85,11 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
         _goes_before(first, lead, claims) for first in ranked[: ranked.index(lead)]
     ):
         return _own_first(_better_first(ranked, mean_s))
-    led = [lead, *(finding for finding in ranked if finding is not lead)]
-    return _own_first(_better_first(led, mean_s))
+    return _own_first(_better_first(_led_by(lead, ranked), mean_s))
+
+
+def _led_by(first: Finding, ranked: Sequence[Finding]) -> list[Finding]:
+    return [first, *(finding for finding in ranked if finding is not first)]
 
 
 def _better_first(ranked: list[Finding], mean_s: float) -> list[Finding]:
@@ -105,8 +108,7 @@ def _better_first(ranked: list[Finding], mean_s: float) -> list[Finding]:
     ]
     if not better:
         return ranked
-    best = max(better, key=lambda finding: _times(finding, mean_s))
-    return [best, *(finding for finding in ranked if finding is not best)]
+    return _led_by(max(better, key=lambda finding: _times(finding, mean_s)), ranked)
 
 
 def _is_bounded(first: Finding) -> bool:
@@ -139,7 +141,7 @@ def _own_first(ranked: list[Finding]) -> list[Finding]:
         if own.severity is not first.severity or own.severity is Severity.INFO:
             break
         if not _is_of_others(own) and own.cost_s >= _MIN_PART * first.cost_s:
-            return [own, *(finding for finding in ranked if finding is not own)]
+            return _led_by(own, ranked)
     return ranked
 
 

@@ -143,7 +143,7 @@ def _fix(verdict: Verdict) -> str:
     """Return what to change, as in ``Lower the learning rate (train.py:20)``."""
     if not verdict.fix:
         return ""
-    where = ", ".join(filter(None, (phrases.place_beside(verdict), verdict.condition)))
+    where = phrases.where_and_if(verdict)
     return f"{verdict.fix.removesuffix('.')}{f' ({where})' if where else ''}."
 
 

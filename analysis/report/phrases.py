@@ -154,7 +154,7 @@ def whole_fix(finding: Finding) -> str:
     """Say what to change, where and on which condition, and what else would do; empty: nothing."""
     if not finding.fix:
         return ""
-    where = ", ".join(filter(None, (place_beside(finding), finding.condition)))
+    where = where_and_if(finding)
     first = f"{finding.fix.removesuffix('.')} ({where})." if where else full_stop(finding.fix)
     return " ".join([first, *map(full_stop, finding.fix_more)])
 
@@ -164,6 +164,11 @@ def state(run: RunInfo) -> str:
     return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
         run.state, run.state
     )
+
+
+def where_and_if(told: Verdict | Finding) -> str:
+    """Return the place and the condition of a fix, ``train.py:31, only if ...``; empty: neither."""
+    return ", ".join(filter(None, (place_beside(told), told.condition)))
 
 
 def place_beside(told: Verdict | Finding) -> str:

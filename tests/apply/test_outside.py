@@ -190,7 +190,7 @@ def test_a_class_of_the_programs_own_is_left_alone_and_torchs_instances_stay_so(
 @pytest.mark.parametrize("torchs", [torch.optim.SGD, torch.optim.AdamW])
 def test_a_fix_made_of_torchs_own_optimizers_is_made_once(text, kind, torchs):
     if kind == "SOAP":
-        pytest.importorskip("pytorch_optimizer")
+        pytest.importorskip("pytorch_optimizer", reason="pytorch_optimizer is not installed")
     with fixed(text) as outside:
         weights = torch.nn.Linear(5, 4)
         optimizer = getattr(torch.optim, torchs.__name__)(weights.parameters(), lr=0.1)

@@ -212,7 +212,7 @@ def test_version_1_counts_in_files_of_its_own(made_up: Write, tmp_path: Path):
 
 
 def test_only_shares_have_the_unit_of_shares(source):
-    matplotlib = pytest.importorskip("matplotlib.pyplot")
+    matplotlib = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
     matplotlib.figure()
     values = source.read()
     matplotlib.close("all")
