@@ -19,7 +19,7 @@ from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document
 from feedline.analysis.report.first_screen import first_screen, places
-from feedline.analysis.sentences import MAX_WORDS
+from feedline.analysis.text.sentences import MAX_WORDS
 
 MAX_LINES, MAX_PROSE = 25, 110
 FILES = [

@@ -227,7 +227,7 @@ def one(seed: int, bases: list[Path], folder: Path, every: bool) -> tuple[str, s
     Args:
         every: with all commands; else with one of them.
     """
-    from feedline.cli import main
+    from feedline.__main__ import main
 
     draw = random.Random(seed)
     base, other = draw.choice(bases), draw.choice(bases)
@@ -306,7 +306,7 @@ def judged(
 
 def warm(bases: list[Path]) -> None:
     """Read good runs once, so that forks find everything imported and compiled."""
-    from feedline.cli import main
+    from feedline.__main__ import main
 
     rank_pool.local = lambda processes=None: rank_pool.here()  # type: ignore[assignment]  # a pool takes a second to start
     with tempfile.TemporaryDirectory(prefix="warm") as temporary:

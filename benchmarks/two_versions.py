@@ -19,7 +19,7 @@ from twins import Estimate, in_turns, run
 
 HERE = Path(__file__).resolve().parent
 TRAINING = HERE / "programs" / "small_training.py"
-MAIN = "import sys; from feedline.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from feedline.__main__ import main; sys.exit(main(sys.argv[1:]))"
 LIMIT_S = 300.0
 
 

@@ -17,7 +17,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 import feedline
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.cli.commands import parsed
 
 project = "feedline"

@@ -44,7 +44,7 @@ class Stage(enum.IntEnum):
 
     # The making of a batch: in a worker, or in the main thread when there are none.
     FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
-    # : in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how many each
+    #: a sample seen in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how many each
     # stands for. Flags: FIRST
     SAMPLE = 2
     #: source: operation. nbytes: bytes read. extra: bytes of the chunks that hold them (0: unknown)
@@ -72,7 +72,7 @@ class Stage(enum.IntEnum):
     MARKS = 13
 
     # The main process.
-    # : one __next__ of a loader. nbytes: bytes in tensors and arrays. extra: samples. Flags: END,
+    #: one __next__ of a loader. nbytes: bytes in tensors and arrays. extra: samples. Flags: END,
     # FAILED, FIRST, those of BATCH
     NEXT = 20
     EPOCH = 21  #: a loader's iterator was made or reset. number: epoch. extra: workers
@@ -93,7 +93,7 @@ class Stage(enum.IntEnum):
     #: of it. cpu: of that, not asleep, at most. runqueue: of it, in copies between devices. number:
     #: calls. source: the function, with file and line
     MADE = 34
-    # : no span: from one update's end to another's, in which such functions were timed. extra:
+    #: no span: from one update's end to another's, in which such functions were timed. extra:
     # calls that were seen
     LOOKED = 35
     #: zero_grad, unscale_ or clipping. source: which. Of zero_grad, where gradients came after the
@@ -108,10 +108,10 @@ class Stage(enum.IntEnum):
     #: was called. cpu: ns of it as called by the training loop. source: the function, with file and
     #: line, or lines of the loop, whose wall is 0. Flags: as of that record
     CALLED = 38
-    # : what a GPU did for a stage (taps/gpu_timer.py). extra: the stage. number: start of the
+    #: what a GPU did for a stage (taps/gpu_timer.py). extra: the stage. number: start of the
     # stage's own record
     GPU = 40
-    # : no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
+    #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     PROFILED = 41
     #: The step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra:
     #: of its backwards. number: Arithmetic
@@ -182,7 +182,7 @@ class Stage(enum.IntEnum):
     #: ns. source: the host, scrambled
     CLOCK = 52
 
-    # : not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
+    #: not a span: bytes 0..55 are UTF-8, number is unused, source is the id the name belongs to
     NAME = 60
 
 
@@ -229,9 +229,9 @@ class Flag:
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
     WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
-    # : FORWARD: all that it got was in memory before, unchanged (taps/own_code/resident.py)
+    #: FORWARD: all that it got was in memory before, unchanged (taps/own_code/resident.py)
     RESIDENT = 16384
-    # : FORWARD: of a module without parameters, such as a transform (told without a loader)
+    #: FORWARD: of a module without parameters, such as a transform (told without a loader)
     BARE = 32768
 
 

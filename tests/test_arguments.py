@@ -14,7 +14,7 @@ import torch
 from traces.kineto_made import kineto
 
 import feedline
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.cli.commands import COMMANDS, parsed
 from feedline.cli.converge import CONVERGE_COMMANDS as CONVERGE
 from feedline.profiler.errors import OutputError

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from feedline.__main__ import main
 from feedline.analysis.report import document_markdown
 from feedline.analysis.report.document import (
     Alert,
@@ -25,7 +26,6 @@ from feedline.analysis.report.document import (
     Table,
     Title,
 )
-from feedline.cli import main
 from feedline.cli.commands import parsed
 
 RECORDED = Path(__file__).resolve().parents[1] / "docs" / "recorded"

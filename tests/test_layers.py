@@ -38,6 +38,7 @@ ANALYSIS = [
     "ranks",
     "measure",
     "traces",
+    "text",
 ]
 INSIDE = ("feedline.analysis.", "feedline.profiler.")
 

@@ -68,7 +68,7 @@ def report_at(address: bytes) -> None:
         if (
             command[0] != sys.executable
             or "-c" not in command
-            or "from feedline.cli import main" not in command[-1]
+            or "from feedline.__main__ import main" not in command[-1]
         ):
             return run(command, *args, **options)
         task = {
@@ -119,7 +119,7 @@ def warm_up() -> None:
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = (
         "system"  # without a thread of its own: a fork would not have it
     )
-    from feedline.cli import main
+    from feedline.__main__ import main
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         run = shutil.copytree(RUN, Path(folder) / "run")

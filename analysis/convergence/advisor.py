@@ -21,8 +21,8 @@ from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict, clas
 from feedline.analysis.convergence.rate_advice import lower_rate, rate_fix, scaled_rate, warmup_for
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
-from feedline.analysis.formatting import share
 from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.text.formatting import share
 
 _GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
 _NOISE_SIGMA = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points

@@ -13,7 +13,7 @@ from feedline.analysis.convergence.advice import (
 )
 from feedline.analysis.convergence.loss_kinds import FEW_UPDATES
 from feedline.analysis.convergence.rate_advice import rates_of
-from feedline.analysis.formatting import number, share
+from feedline.analysis.text.formatting import number, share
 
 _GROWTH_EPOCHS = 4  # fewer have no room for three stages
 _WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised

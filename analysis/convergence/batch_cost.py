@@ -1,7 +1,7 @@
 """What a batch costs in samples and saves in updates, against the critical batch."""
 
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
-from feedline.analysis.formatting import count, number
+from feedline.analysis.text.formatting import count, number
 
 DOUBT = (
     "The noise scale only approximates the critical batch size (Merrill et al., "

@@ -15,8 +15,8 @@ from feedline.analysis.convergence.curves import (
     words_of_name,
 )
 from feedline.analysis.convergence.training_record import Curve, TrainingRecord
-from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.text.formatting import count, counted, number, share
 
 #: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings
 #: at batch 32 climbed back by 0.26.

@@ -18,8 +18,8 @@ from feedline.analysis.convergence.advice import (
 )
 from feedline.analysis.convergence.loss_kinds import grows_with_batch
 from feedline.analysis.convergence.training_record import TrainingRecord
-from feedline.analysis.formatting import count, number
 from feedline.analysis.intervals import FloatArray
+from feedline.analysis.text.formatting import count, number
 
 _WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
 #: Of the training at most: the longest of You and others (arXiv:1904.00962, table 4), 1/5 at a

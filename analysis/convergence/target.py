@@ -11,7 +11,7 @@ import numpy as np
 from feedline.analysis.convergence.curves import running_mean
 from feedline.analysis.convergence.training_record import Curve
 from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
-from feedline.analysis.formatting import number
+from feedline.analysis.text.formatting import number
 
 #: Part of a curve's values that one is smoothed with.
 _SMOOTHING = 0.02

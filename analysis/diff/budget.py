@@ -8,10 +8,10 @@ from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import ComparedRun, interval_of
-from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.certainty import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
+from feedline.analysis.text.formatting import NOT_MEASURED, share, value
 
 MIN_STEPS = 16
 #: Half an interval over the step or the sample: a change that small would not have been seen, so

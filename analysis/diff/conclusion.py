@@ -14,10 +14,10 @@ from feedline.analysis.diff.run_diff import (
     RunName,
 )
 from feedline.analysis.diff.side import ComparedRun
-from feedline.analysis.formatting import number, rate, sentence, value
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import MIN_COMPARED
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.text.formatting import number, rate, sentence, value
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
 _CAUSE_GROUPS = ("stage", "cpu", "sample", "blocked")

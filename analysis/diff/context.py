@@ -10,7 +10,6 @@ from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
 from feedline.analysis.diff.side import MEASURED, ComparedRun
 from feedline.analysis.explain.model import MAX_FINDINGS, Report
-from feedline.analysis.formatting import counted, rate
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Statement
 from feedline.analysis.measure.noise import MIN_COMPARED
@@ -26,6 +25,7 @@ from feedline.analysis.rules import (
     TRACE,
     first_stating,
 )
+from feedline.analysis.text.formatting import counted, rate
 
 _OF_INPUT = {rule.rule_id for rule in INPUT}
 _OF_RANKS = {rule.rule_id for rule in CROSS_RANK}

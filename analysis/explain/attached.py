@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.explain.standstill import Standstill, standstill
-from feedline.analysis.formatting import nearly
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
 from feedline.analysis.measure.code_frames import origin
@@ -16,7 +15,8 @@ from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import nearly
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
@@ -294,12 +294,19 @@ def _findings(
             findings.append(_slow(code, slow, sampled, waits, folder, crowded))
         if _part_of(sampled.main, _LOOP) >= _MOST:
             findings += _own(code, sampled, folder)
-    return sorted(findings, key=_share_of_finding, reverse=True)
+    return sorted(findings, key=lambda finding: _explains(finding, waits), reverse=True)
 
 
-def _share_of_finding(finding: Finding) -> float:
-    """Return the share (0 to 1) of the time that a finding explains; a standstill is all of it."""
-    return finding.evidence[0].value if finding.evidence else 1.0
+def _explains(finding: Finding, waits: float) -> float:
+    """Return the share (0 to 1) of the time that a finding explains; a standstill is all of it.
+
+    Args:
+        finding: what a function takes of making samples explains as much of the wait for them.
+        waits: share of the time in which the input is waited for.
+    """
+    if not finding.evidence:
+        return 1.0
+    return finding.evidence[0].value * (waits if finding.rule_id == "user_code" else 1.0)
 
 
 def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
@@ -404,12 +411,6 @@ def _verdict(
     if number < _FEWEST:
         return _FEW(count=number), ""
     waits, makes = _part_of(sampled.main, _INPUT), _part_of(sampled.main, MAKING)
-    if waits >= _MOST:
-        says = _MAKES if makes > waits / 2 else _WAITS
-        idle = _part_of(sampled.workers, (IDLE,))
-        if idle > _MOST_IDLE and (not findings or findings[0].rule_id == "user_code"):
-            cause = _IDLES(part=idle)
-        return says(bound="Input-bound", part=waits), cause
     rows = {
         name: share.share
         for name, share in sampled.main.items()
@@ -417,6 +418,12 @@ def _verdict(
     }
     largest = max(rows, key=lambda name: rows[name], default="")
     own = _part_of(sampled.main, _LOOP)
+    if waits >= max(_MOST, own, rows.get(largest, 0.0)):
+        says = _MAKES if makes > waits / 2 else _WAITS
+        idle = _part_of(sampled.workers, (IDLE,))
+        if idle > _MOST_IDLE and (not findings or findings[0].rule_id == "user_code"):
+            cause = _IDLES(part=idle)
+        return says(bound="Input-bound", part=waits), cause
     if own >= max(_MOST, rows.get(largest, 0.0)) and own > _part_of(sampled.main, _MODEL) / 2:
         return _LOOPS(part=own), cause
     if rows.get(largest, 0.0) >= _MOST:

@@ -3,10 +3,10 @@
 It is how a run ended that did not end well, and why recording ended before it.
 """
 
-from feedline.analysis.formatting import count, counted, seconds
 from feedline.analysis.measure.at_end import AtEnd, waits
 from feedline.analysis.measure.model import RunInfo
-from feedline.analysis.sentences import SIZE, Sentence
+from feedline.analysis.text.formatting import count, counted, seconds
+from feedline.analysis.text.sentences import SIZE, Sentence
 from feedline.profiler.session.ending import INTERRUPTED
 
 _FULL = "No space left on device"

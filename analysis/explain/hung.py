@@ -21,7 +21,7 @@ from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
-from feedline.analysis.sentences import COUNT, NAME, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, TIME, Sentence
 from feedline.profiler.attach.watched import (
     STOPPED,
     SeenStack,

@@ -4,9 +4,9 @@ They say how close the run is to them, and what their figures hold and leave out
 """
 
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
-from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.text.formatting import counted, number, seconds, share
 
 _BINDS = 0.8  # of a limit that is said to bind, at least
 _LEAST = 1e-3  # of a figure: less than its last digit

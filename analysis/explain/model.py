@@ -447,9 +447,8 @@ class Report(MeasuredRun):
             first. What they cost is not known.
         verdict: What limits the training and what to change, or that nothing measured does.
         findings: Causes with evidence and fix, most important first; at most three that are not of
-            severity info. Those about the training loop (gpu_waits, float32_products,
-            recompilation, checkpoint_time, garbage_collection, optimizer_time, own_code,
-            periodic_stall, evaluation_time, memory_growth) come in addition.
+            severity info. Those about the training loop (``LOOP`` in analysis/rules/__init__.py)
+            come in addition.
         roofline: The limits of the run's throughput. None: no step, too few of them, or batches of
             unknown size.
         together: Throughput predicted with all predicted fixes of the loader at once. None: fewer

@@ -5,10 +5,10 @@ It is what is missing, what is estimated, and what is left out.
 
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import FIRST_STEPS
-from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.measure.rank_metrics import RankMetrics, throughput
 from feedline.analysis.measure.step_model import GPU_BEHIND
 from feedline.analysis.measure.steps import left_after, runs_closures
+from feedline.analysis.text.formatting import counted, seconds, share
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.store.manifest import OVERRIDES_HOOK

@@ -19,6 +19,8 @@ from feedline.analysis.rules import BETWEEN_RANKS, BY_ID
 _MIN_PART = 1 / 3
 #: Of a claim's time: from here on it lies within another one.
 _WITHIN = 0.8
+#: Of a claim's time, in another claim of the same kind: from here on it is not added to that one.
+_SAME_TIME = 0.2
 #: What a fix gives at most counts half beside what is predicted: that can be relied on, and few
 #: stages can be removed altogether.
 _BOUND = 2.0
@@ -233,7 +235,7 @@ def _largest_bound(findings: Iterable[Finding], rows: Rows) -> str:
     for finding in sorted(findings, key=lambda one: (-one.cost_s, one.rule_id)):
         kind, claim = _bound_of(finding), claimed(finding, rows)
         if (
-            not any(_overlap(claim, other) >= 1 - _WITHIN for other in taken.get(kind, []))
+            not any(_overlap(claim, other) >= _SAME_TIME for other in taken.get(kind, []))
             or not claim
         ):
             of_kind[kind] = of_kind.get(kind, 0.0) + finding.cost_s

@@ -13,7 +13,6 @@ from feedline.analysis.explain.model import Roofline
 from feedline.analysis.explain.next_limit import held, lifted_by
 from feedline.analysis.explain.order import findings_together
 from feedline.analysis.explain.tried import Trial
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
@@ -30,6 +29,7 @@ from feedline.analysis.predict.search import Limits, Memory, Searcher, effective
 from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules import BETWEEN_RANKS, BY_ID, INPUT, OTHERWISE
 from feedline.analysis.rules.input import epoch_restart, too_few_workers
+from feedline.analysis.text.formatting import sentence
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 _NO_RATE = Refused(

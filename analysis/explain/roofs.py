@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from feedline.analysis.explain import limit_words
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
-from feedline.analysis.formatting import count, counted, number, seconds, size
 from feedline.analysis.measure.feeding import together
 from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.text.formatting import count, counted, number, seconds, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _THIS_RUN = "this run"

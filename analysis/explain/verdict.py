@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.explain.model import Verdict
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
 from feedline.analysis.ledger.facts import RuleInputs
@@ -17,7 +16,8 @@ from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.ledger.view.loader_call import as_code
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.rules import BY_ID, first_stating
-from feedline.analysis.sentences import CPUS, NAME, PERCENT, Sentence
+from feedline.analysis.text.formatting import sentence
+from feedline.analysis.text.sentences import CPUS, NAME, PERCENT, Sentence
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 #: What a finding about how the training is set up makes of it.

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.text.formatting import seconds, share
 
 #: Unit of a share from 0 to 1, which people read as a percentage.
 SHARE = "share"

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.ranks.communication import ExposedKind
 from feedline.analysis.ranks.cross_rank import RankComparison
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 from feedline.analysis.traces.collectives import operation
 from feedline.analysis.traces.kernel_names import may_communicate, operation_of
 from feedline.analysis.traces.rank_trace import KernelRow, RankTrace

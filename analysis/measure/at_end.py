@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.measure.blocking import DOING as DOING_BLOCKED
 from feedline.analysis.measure.blocking import pids
 from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import ASIDE
+from feedline.analysis.text.formatting import counted, seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN

@@ -23,13 +23,12 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, parents
 from feedline.analysis.measure.model import Cost, Operation
-from feedline.analysis.measure.stages import SAMPLE_STAGES
+from feedline.analysis.measure.stages import SAMPLE_STAGES, STAGE_OF_DETAIL
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.noise_scale import NORMAL_975, student
 from feedline.profiler.store.record_columns import Records, summed, view
 from feedline.profiler.store.segment_reader import Process
 
-PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
 CLOCKS = ("wall", "cpu", "runqueue")
 _TINY = 1e-9
 _ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
@@ -84,7 +83,7 @@ class SampledDetails:
 
         They are those without first use, or only these.
         """
-        records = process.of(Stage.SAMPLE, *PARTS)
+        records = process.of(Stage.SAMPLE, *STAGE_OF_DETAIL)
         own = _self_times(records)
         wanted = (records["flags"] & Flag.FIRST != 0) == first_use
         sample_at = np.flatnonzero(
@@ -96,7 +95,7 @@ class SampledDetails:
         parts: dict[tuple[str, str], dict[str, FloatArray]] = {}
         calls: dict[tuple[str, str], FloatArray] = {}
         nbytes: dict[str, FloatArray] = {}
-        for stage, name in PARTS.items():
+        for stage, name in STAGE_OF_DETAIL.items():
             of_stage = (records["stage"] == stage) & (row >= 0)
             if of_stage.any():
                 nbytes[name] = _sum_rows(row[of_stage], records["nbytes"][of_stage], count)
@@ -112,9 +111,9 @@ class SampledDetails:
         decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
         decoded = _sum_rows(row[decodes], view(records[decodes], Stage.DECODE)["pixels"], count)
         queued = frozenset(
-            PARTS[Stage(stage)]
+            STAGE_OF_DETAIL[Stage(stage)]
             for stage in set(records["stage"][records["runqueue"] >= 0].tolist())
-            if stage in PARTS
+            if stage in STAGE_OF_DETAIL
         )
         return cls(
             samples["stands_for"].astype(float),
@@ -548,7 +547,7 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
                 cost.wall_s * share["wall"],
                 (cost.cpu_s or 0.0) * share["cpu"],
                 calls,
-                _unpacked(details, name) if stage == PARTS[Stage.READ] else None,
+                _unpacked(details, name) if stage == STAGE_OF_DETAIL[Stage.READ] else None,
             )
         )
     return sorted(costs_of_operations, key=lambda operation: -operation.wall_s)

@@ -15,7 +15,7 @@ from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.stages import IN_GETITEM, STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, steps_of
 from feedline.analysis.traces.gpu_work import GpuWork
@@ -25,7 +25,6 @@ from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 _TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
-_IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 
 
@@ -95,7 +94,7 @@ class RankMetrics:
         making = stages.pop("samples", None)
         if making is not None:
             parts = {
-                name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM
+                name: cost.wall_s for name, cost in self.sample_costs.items() if name in IN_GETITEM
             }
             whole = sum(parts.values())
             for name, part in (parts if whole else {"dataset": 1.0}).items():

@@ -18,6 +18,7 @@ class _StageSpec:
         family: what it does: wait, input, move, compute, rest; user: it is the program's.
         colors: on white and on black; None: the next of those for the program's own stages.
         record: whose spans in the main thread it is; None: it is computed.
+        detail: whose spans inside a sample it is, where that was looked at.
         phase: what a late rank is blamed for that spends its time there.
         of_step, of_sample: part of what the report divides there. ``samples`` is divided by what
             samples cost, so it is part of neither.
@@ -33,6 +34,7 @@ class _StageSpec:
     of_step: bool = True
     of_sample: bool = False
     is_input: bool = False
+    detail: Stage | None = None
 
 
 _MAKING: dict[str, Any] = {"phase": "wait", "of_sample": True, "is_input": True}
@@ -71,11 +73,20 @@ STAGES = (
         "wait",
         of_step=False,
     ),
-    _StageSpec("read", "reading files", "input", ("#7a4a12", "#a8713a"), **_MAKING),
     _StageSpec(
-        "decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING
+        "read", "reading files", "input", ("#7a4a12", "#a8713a"), detail=Stage.READ, **_MAKING
     ),
-    _StageSpec("augment", "transforms", "input", ("#a85b0b", "#c07428"), **_MAKING),
+    _StageSpec(
+        "decode",
+        "decoding images, audio, arrays",
+        "input",
+        ("#e8a01c", "#f0b13f"),
+        detail=Stage.DECODE,
+        **_MAKING,
+    ),
+    _StageSpec(
+        "augment", "transforms", "input", ("#a85b0b", "#c07428"), detail=Stage.AUGMENT, **_MAKING
+    ),
     _StageSpec(
         "user",
         "inside feedline.stage(...) in a dataset",
@@ -84,6 +95,7 @@ STAGES = (
         of_step=False,
         of_sample=True,
         is_input=True,
+        detail=Stage.USER,
     ),
     _StageSpec("dataset", "the dataset's own code", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
     _StageSpec(
@@ -188,5 +200,11 @@ OTHER = "other"
 #: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its
 #: parent.
 STAGE_OF_RECORD = {spec.record: spec.name for spec in STAGES if spec.record is not None}
+#: Stage of a record inside a sample -> stage of a sample.
+STAGE_OF_DETAIL = {spec.detail: spec.name for spec in STAGES if spec.detail is not None}
+#: Of these, the operations of libraries.
+TAPPED_STAGES = tuple(name for name in STAGE_OF_DETAIL.values() if name != "user")
+#: What happens in a dataset's ``__getitem__``.
+IN_GETITEM = (*STAGE_OF_DETAIL.values(), "dataset")
 #: Stage of a step -> phase that is blamed; a stage that is not here is blamed by its own name.
 PHASE_OF = {spec.name: spec.phase for spec in STAGES if spec.phase}

@@ -18,7 +18,7 @@ GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others diff
 class StepSeries:
     """Step by step, thinned to at most 600 columns.
 
-    Each column holds the median over the steps in it. Lists all have one length.
+    Each column holds the median over the steps in it.
 
     Attributes:
         start_s: Start of the column's first step, since the first step's start. All lists have one
@@ -27,8 +27,7 @@ class StepSeries:
         wall_min_s: Shortest step in the column. Unit: s.
         wall_s: Median step in the column. Unit: s.
         wall_max_s: Longest step in the column. Unit: s.
-        stages: Stage -> mean time per step in the column. samples: making samples in the main
-            process, which step.stages splits further. Unit: s.
+        stages: Stage -> mean time per step in the column. Unit: s.
     """
 
     start_s: list[float]

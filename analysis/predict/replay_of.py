@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist, stdev
 
-from feedline.analysis.formatting import number, share, size
 from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.loader_replay import NOTHING
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.starts import WARMING
+from feedline.analysis.text.formatting import number, share, size
 
 __all__ = ["RecordedInput", "predict", "recorded_input"]
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis.formatting import share, size
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ranks.communication import CollectiveKind
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import CollectiveTable
+from feedline.analysis.text.formatting import share, size
 from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from feedline.analysis.formatting import count, seconds
+from feedline.analysis.text.formatting import count, seconds
 
 MIN_EXPOSED_SHARE = 0.05  # of the step: less is not worth a finding
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.formatting import share
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.rank_metrics import throughput as gather_throughput
@@ -32,6 +31,7 @@ from feedline.analysis.ranks.partition import (
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
 from feedline.analysis.ranks.replay import Question, refuse, thin_steps
 from feedline.analysis.ranks.shared_cpus import RankCpu
+from feedline.analysis.text.formatting import share
 from feedline.analysis.traces.collectives import Collectives, operation
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import BoolArray, IntArray
+from feedline.analysis.text.formatting import counted
 from feedline.analysis.traces.collectives import (
     BETWEEN_TWO,
     MESSAGE,

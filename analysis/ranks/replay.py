@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.formatting import number, size
 from feedline.analysis.intervals import FloatArray, IntArray, overlap
 from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps, without_sync
 from feedline.analysis.ranks.communication import Prediction, QuestionId
 from feedline.analysis.ranks.partition import computing_spans, without_holes
 from feedline.analysis.ranks.shared_cpus import NO_LEAST, LeastStep, RankCpu, batches_s, needed_s
+from feedline.analysis.text.formatting import number, size
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as

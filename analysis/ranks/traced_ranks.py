@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.intervals import NONE, IntArray, union
 from feedline.analysis.ranks import blame
 from feedline.analysis.ranks.aligned_clocks import MIN_COMMON_ENDS, Alignment, align
@@ -19,6 +18,7 @@ from feedline.analysis.ranks.comparison import describe_communication, mean_part
 from feedline.analysis.ranks.cross_rank import CrossRank, RankComparison, combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.numbered_collectives import Numbering, numbered
+from feedline.analysis.text.formatting import seconds
 from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.analysis.traces.rank_trace import RankTrace
 from feedline.analysis.traces.trace_budget import STEP_PARTS, StepBudget, with_waiting

@@ -4,12 +4,12 @@ At most 25 lines of 80 columns. Everything else is in the full report and in HTM
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from feedline.analysis.convergence.checks import ACTIONS, ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
-from feedline.analysis.formatting import Scale, counted, percent, rate, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
@@ -31,6 +31,7 @@ from feedline.analysis.report.document import (
 )
 from feedline.analysis.report.palette import family
 from feedline.analysis.rules import BY_ID
+from feedline.analysis.text.formatting import Scale, counted, percent, rate, seconds, sentence
 
 _MORE = 1.01  # times the rate: a change that gives less is not worth listing
 _SMALL = 0.01  # of the step: stages below it are shown as one
@@ -139,7 +140,8 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
         )
     ordered = sorted(whole.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
-    if len(large) >= most:
+    left_s = total - sum(s for _, s in large)
+    if len(large) + (left_s >= _SMALL * total) > most:  # what is left has a row as well
         large = large[: most - 1]
     rest_s = total - sum(s for _, s in large)
     scale = Scale.of_seconds(max((s for _, s in ordered), default=0.0), digits=3)
@@ -180,18 +182,18 @@ def _costly(
     if ledger is None or ledger.step is None:
         return []
     between = any(row.startswith(f"{stage}/{_BETWEEN_RANKS}") for row in told)
-    known = [
-        (name, ledger.step.total_s(f"{stage}/{path}"))
-        for path, name in _WITHIN.items()
-        if not (between and path.startswith(_BETWEEN_RANKS))
-    ]
-    if stage == OTHER:
-        known += [
-            (_called(row), row.s + _of_loss_s(ledger.step, row))
-            for row in ledger.step.under(stage)
-            if _called(row)
-        ]
-    return [(name, s) for name, s in known if s >= least_s]
+    known: dict[str, float] = defaultdict(
+        float,
+        {
+            name: ledger.step.total_s(f"{stage}/{path}")
+            for path, name in _WITHIN.items()
+            if not (between and path.startswith(_BETWEEN_RANKS))
+        },
+    )
+    for row in ledger.step.under(stage) if stage == OTHER else ():
+        if name := _called(row):
+            known[name] += row.s + _of_loss_s(ledger.step, row)
+    return [(name, s) for name, s in known.items() if s >= least_s]
 
 
 def _named_s(ledger: Ledger | None, known: Collection[str]) -> float:

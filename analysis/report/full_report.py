@@ -8,17 +8,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from feedline.analysis.explain.model import Report
-from feedline.analysis.formatting import (
-    BLANK,
-    Scale,
-    count,
-    counted,
-    seconds,
-    share,
-    share_range,
-    size,
-    value,
-)
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.model import GraphBreak, Loader, Workers
@@ -41,6 +30,17 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, QUEUE_KEY
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import family
+from feedline.analysis.text.formatting import (
+    BLANK,
+    Scale,
+    count,
+    counted,
+    seconds,
+    share,
+    share_range,
+    size,
+    value,
+)
 from feedline.analysis.traces import kernel_names
 
 _RANKS = 8  # in the table of communication

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.order import findings_together
-from feedline.analysis.formatting import rate
 from feedline.analysis.ledger.finding import (
     COMPETES,
     CostKind,
@@ -19,6 +18,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report.phrases import full_stop
 from feedline.analysis.rules import BY_ID
+from feedline.analysis.text.formatting import rate
 
 _KINDS_OF_GAIN = {
     GainKind.ABOUT: "about ",

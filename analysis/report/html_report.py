@@ -5,10 +5,8 @@ import re
 
 from markupsafe import Markup, escape
 
-from feedline.analysis import formatting
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
-from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
@@ -41,6 +39,8 @@ from feedline.analysis.report.figures.step_times import (
 from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
+from feedline.analysis.text import formatting
+from feedline.analysis.text.formatting import Scale
 from feedline.analysis.traces import kernel_names
 from feedline.profiler import masks
 from feedline.profiler.printable import printable_in

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from feedline.analysis.explain.attached import ATTACHED_SCHEMA, AttachedReport, SampledShare
-from feedline.analysis.formatting import counted, percent, seconds
 from feedline.analysis.measure.code_places import IDLE
 from feedline.analysis.report.document import (
     Bar,
@@ -24,6 +23,7 @@ from feedline.analysis.report.document import (
 )
 from feedline.analysis.report.json_report import key_of
 from feedline.analysis.report.palette import family
+from feedline.analysis.text.formatting import counted, percent, seconds
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, json_of, one_line, whole
 from feedline.profiler.files.checking import checked

@@ -3,8 +3,8 @@
 from feedline.analysis.convergence.curves import words_of_name
 from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints
 from feedline.analysis.explain.model import Report
-from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.text.formatting import count, counted, number, sentence
 from feedline.profiler.message import ONE_GRADIENT
 
 _MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal

@@ -1,7 +1,7 @@
 """What the terminal and the HTML report show of traces, rank by rank."""
 
 from feedline.analysis.explain.model import RankSummary, Report
-from feedline.analysis.formatting import BLANK, number, seconds
+from feedline.analysis.text.formatting import BLANK, number, seconds
 
 #: (section of a rank, field, head of the column, in the terminal's 80 columns).
 _COLUMNS = (

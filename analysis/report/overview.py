@@ -11,7 +11,6 @@ from markupsafe import escape
 from feedline.analysis import report as reports
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Report, Verdict
-from feedline.analysis.formatting import BLANK, count, duration, number, seconds
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.report import document_markdown, document_text, page, phrases
 from feedline.analysis.report.console import Console
@@ -21,6 +20,7 @@ from feedline.analysis.report.first_screen import first_screen
 from feedline.analysis.report.json_report import plain as as_json
 from feedline.analysis.report.terminal import render
 from feedline.analysis.report.terminal import show as show_terminal
+from feedline.analysis.text.formatting import BLANK, count, duration, number, seconds
 from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 

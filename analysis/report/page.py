@@ -9,8 +9,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from feedline.analysis import formatting
 from feedline.analysis.report import palette
+from feedline.analysis.text import formatting
 from feedline.profiler.printable import printable
 
 HERE = Path(__file__).parent

@@ -5,16 +5,6 @@ import shlex
 
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Hook, Report, Roofline, Verdict
-from feedline.analysis.formatting import (
-    count,
-    counted,
-    duration,
-    number,
-    seconds,
-    sentence,
-    share,
-    size,
-)
 from feedline.analysis.ledger.finding import (
     CostKind,
     Finding,
@@ -40,6 +30,16 @@ from feedline.analysis.ranks.communication import (
     describe_changing_ranks,
     describe_clock_error,
     describe_late_rank,
+)
+from feedline.analysis.text.formatting import (
+    count,
+    counted,
+    duration,
+    number,
+    seconds,
+    sentence,
+    share,
+    size,
 )
 from feedline.profiler import message
 from feedline.profiler.masks import MASK

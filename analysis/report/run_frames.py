@@ -12,9 +12,9 @@ import numpy as np
 
 from feedline.analysis.intervals import BoolArray, FloatArray, IntArray
 from feedline.analysis.measure.boundaries import Records
-from feedline.analysis.measure.costs import PARTS, SampledDetails
+from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.rank_metrics import RankMetrics, throughput
-from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.stages import STAGE_OF_DETAIL, STEP_STAGES
 from feedline.analysis.measure.steps import Steps
 from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
@@ -193,7 +193,9 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
     details = SampledDetails.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
     rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
     count = len(rows)
-    stages = {name: np.zeros(count) + details.sum(name, "wall") for name in PARTS.values()}
+    stages = {
+        name: np.zeros(count) + details.sum(name, "wall") for name in STAGE_OF_DETAIL.values()
+    }
     stages["dataset"] = details.whole["wall"] - sum(stages.values())
     return {
         **_MomentColumns.of(rank.rank).columns(rows["start"]),

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.formatting import share
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ledger.view.own_functions import NAMED
 from feedline.analysis.measure.counted_steps import Estimate
@@ -22,6 +21,7 @@ from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
 from feedline.analysis.scaling.more_ranks import ScalingBasis
 from feedline.analysis.scaling.study import counted
+from feedline.analysis.text.formatting import share
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.formatting import share
 from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps
 from feedline.analysis.ranks.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.text.formatting import share
 
 #: A law is refused where its constant, what it cannot explain of a measured step, is more than this
 #: share of it.

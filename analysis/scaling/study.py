@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.formatting import number, share
-from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.scaling.efficiency import (
     Point,
     ScalingRow,
@@ -23,6 +21,8 @@ from feedline.analysis.scaling.more_ranks import (
     held_out,
     predict,
 )
+from feedline.analysis.text.formatting import number, share
+from feedline.analysis.text.formatting import rate as format_rate
 
 # throughputs that differ by less are alike, where no error of the measurement is known
 _SAME = 0.03
@@ -367,7 +367,7 @@ def study(
         targets: numbers of ranks to predict.
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
-        late: see ``together.late_of``.
+        late: see ``explain/late_launch.py``.
         refused: see ``together.why_incomparable``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)

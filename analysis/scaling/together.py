@@ -1,4 +1,4 @@
-"""What makes launches incomparable, and which rank is late in the largest.
+"""What makes launches incomparable.
 
 Ranks that do not train together, or that share no work, have no efficiency.
 """
@@ -6,79 +6,21 @@ Ranks that do not train together, or that share no work, have no efficiency.
 from collections.abc import Sequence
 from typing import Any
 
-from feedline.analysis.formatting import count, seconds
-from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
 from feedline.analysis.measure.boundaries import training_loaders
-from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.predict.rank_cpu import rank_cpus
-from feedline.analysis.ranks.communication import Communication, describe_delay
-from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.ranks.partition import exchanges_gradients
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
-from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.launch_points import world_size
 from feedline.analysis.scaling.study import counted
+from feedline.analysis.text.formatting import count
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import name_ranks
 from feedline.profiler.store.run_folder import Rank, Run
 
-_MATTERS = 0.05  # of the step, as everywhere
 #: Ranks of a launch that are looked at: more run the same program.
 _MAX_NAMED = 8
 _WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
 _DIVIDE = "give each rank its part of the data (DistributedSampler)"
-
-
-def late_of(launch: Sequence[Run], point: Point) -> str:
-    """Say which rank is late in most steps and costs at least 5 % of the step.
-
-    Empty if there is none, or if that is unknown.
-
-    Args:
-        launch: the folders of one launch.
-        point: what it measured.
-    """
-    gathered: dict[int, RankMetrics] = {}
-    for run in launch:
-        for number, rank in sorted(run.ranks.items()):
-            try:
-                gathered[number] = RankMetrics.of(rank)
-            except FeedlineError:  # the points' notes say so
-                continue
-    comparison = (
-        compare_recorded(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered))
-        if gathered
-        else None
-    )
-    return _sentence(comparison.communication, point) if comparison else ""
-
-
-def _sentence(comm: Communication, point: Point) -> str:
-    """Say which rank is late, with the number and the words of `feedline report`."""
-    late = next((late for late in comm.late if late.persistent), None)
-    if late is None or point.step_s is None:
-        return ""
-    prediction = answer(comm, "rank_on_time", late.rank)
-    cost_s = (
-        prediction.gain_s if prediction else late.waited_s if late.cost_s is None else late.cost_s
-    )
-    if cost_s < _MATTERS * point.step_s:
-        return ""
-    finding = Finding(
-        RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(prediction)
-    )
-    saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
-    return (
-        f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in "
-        f"{late.steps} of {late.all_steps} steps "
-        f"({describe_delay(late)}), which is not communication: "
-        + (
-            f"the replay predicts that {saved} ({interval(finding)})"
-            if finding.cost_kind is CostKind.PREDICTED
-            else f"about {saved}"
-        )
-    )
 
 
 def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.intervals import BoolArray, IntArray, union
+from feedline.analysis.text.formatting import counted, seconds
 from feedline.analysis.traces.kinds_of_work import (
     communicates,
     extent,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from acceptance.gates import Gate
 from acceptance.result import Row, Table
-from feedline.analysis.formatting import BLANK, duration
 from feedline.analysis.report.document import Document, Items, Note
 from feedline.analysis.report.document import Table as Grid
+from feedline.analysis.text.formatting import BLANK, duration
 
 
 def document_of(table: Table) -> Document:

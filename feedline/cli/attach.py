@@ -19,7 +19,7 @@ _NICE = 19  # what is done after the training was watched gives way to it
 
 
 class AttachCommand:
-    """Inspect a training that is already running, without changing it.
+    """Inspect a training that is already running.
 
     Prints what the training waits for, and the function and line where its workers spend most of
     their time. If the training hangs, feedline says which process waits for which, and where. PID

@@ -122,7 +122,7 @@ def perform(words: list[str]) -> int:
             raise KeyboardInterrupt from error
         if shows_tracebacks():
             raise
-        say(_last_resort(error, words))
+        say(_last_resort(error, _with_command(words)))
         return FeedlineError.exit_code
 
 
@@ -133,8 +133,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     is shown.
     """
     parser = parser_of_all()
-    if words and words[0] not in COMMANDS and names_run(words[0]):
-        words = ["report", *words]
+    words = _with_command(words)
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
         parser.commands["converge"].refuse_other(
@@ -152,6 +151,12 @@ def parsed(words: list[str]) -> argparse.Namespace:
         _refuse_training(parser, words)
     program = words[cut + (words[cut : cut + 1] == ["--"]) :]
     return parser.parse_args(words[:cut], argparse.Namespace(program=program))
+
+
+def _with_command(words: list[str]) -> list[str]:
+    """Return the words of a command: a run alone is to be shown."""
+    shown = words and words[0] not in COMMANDS and names_run(words[0])
+    return ["report", *words] if shown else words
 
 
 def _training_in(parser: Parser, words: list[str]) -> int:

@@ -26,10 +26,11 @@ class IngestCommand:
     """Read traces of torch.profiler, Nsight Systems, rocprof, JAX or TensorFlow.
 
     Makes one run folder from the traces (one trace per rank) and prints its report. The report shows
-    input stalls, exposed communication, and which rank the others wait for. A trace that cannot be
+    input stalls, communication that computing does not hide, and which rank the others wait for. A trace that cannot be
     read is named and skipped, and the exit code is then 65.
 
-    Export reports of Nsight Systems first: nsys export --type sqlite report.nsys-rep
+    Export reports of Nsight Systems first:
+      nsys export --type sqlite report.nsys-rep
 
     Examples:
         feedline ingest traces/rank*.json.gz -o runs/eight
@@ -41,7 +42,7 @@ class IngestCommand:
             "file",
             nargs="+",
             metavar="FILE",
-            help="path of a trace (JSON: also an s3:// or other fsspec address)",
+            help="path of a trace. JSON may also be at an address that fsspec can open (s3://...)",
         )
         reading = parser.add_argument_group("reading")
         reading.add_argument(

@@ -70,12 +70,12 @@ def add_rank_pool(group: _Group) -> None:
         "--processes",
         type=at_least(1),
         metavar="N",
-        help="number of processes that read ranks here (default: one per CPU)",
+        help="local processes that read the files of ranks (default: one per CPU)",
     )
     group.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="read ranks on the Dask cluster of this scheduler, whose workers must see the same files",
+        help="read them on the Dask cluster of this scheduler, whose workers must see the same files",
     )
 
 

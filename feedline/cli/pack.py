@@ -24,8 +24,8 @@ class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
     Images are stored as they are, not encoded again. Files that are not images or cannot be read are
-    named and left out. The label of an image is its class folder. Folders with labels in a table or
-    in a file per image are refused, unless --unlabeled drops those labels.
+    named and left out. The label of an image is its class folder. If DIR has labels in a table or
+    in a file per image, pack stops. With --unlabeled, it packs the images without those labels.
 
     After an interruption, the same command continues where it stopped. An incomplete store cannot be
     opened.
@@ -52,7 +52,7 @@ class PackCommand:
         packing.add_argument(
             "--unlabeled",
             action="store_true",
-            help="pack the images, but drop labels that are in a table or in per-image files",
+            help="ignore labels in tables and per-image files. Class folders stay labels",
         )
         packing.add_argument(
             "--strict", action="store_true", help="stop at the first file that cannot be packed"
@@ -132,7 +132,7 @@ def _summary(done: "Packed") -> list[str]:
 
 def _label_lines(done: "Packed") -> list[str]:
     """Return lines on the labels that the store has, and on those that it does not have."""
-    from feedline.analysis.formatting import counted
+    from feedline.analysis.text.formatting import counted
 
     lines = [
         f"labels: {len(done.classes):,} classes"

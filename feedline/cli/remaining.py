@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import duration
+from feedline.analysis.text.formatting import duration
 
 _WORTH_S = 10.0  # less is not worth a word
 

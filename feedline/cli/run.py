@@ -95,7 +95,7 @@ class RunCommand:
 
     Examples:
         feedline run train.py --epochs 3
-        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts training runs
+        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts a training
         torchrun --nproc-per-node 8 -m feedline run train.py
     """
 
@@ -202,8 +202,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time stages such as decode in every Nth sample (default: chosen so that this "
-        "takes about 5 us per sample on average)",
+        help="time stages, such as decode, in every Nth dataset sample (default: as many as take about "
+        "5 us per sample on average)",
     )
     group.add_argument(
         "--torch-profiler",
@@ -223,7 +223,7 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--no-stacks",
         dest="stacks",
         action="store_false",
-        help="do not sample stacks, so that the report names no lines of code. Sampling takes at "
+        help="do not sample stacks: the report then names no line but the loader's. Sampling takes at "
         "most 2 %% of the training's CPU time for 15 s, then 0.5 %%",
     )
     group.add_argument(
@@ -245,15 +245,15 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
     add_settings(
         group,
         OVERRIDES,
-        "change arguments of the DataLoader, such as num_workers=4,persistent_workers=true. "
-        "worker_threads=1 limits torch and OpenCV in each worker to one thread",
+        "change arguments of the DataLoader, such as num_workers=4,persistent_workers=true, or "
+        "feedline's own worker_threads=N, which limits torch and OpenCV in each worker",
     )
     group.add_argument(
         "--set-at",
         default="",
         metavar="FILE:LINE",
-        help="line that creates the DataLoader that --set changes (default: every one that "
-        "shuffles or reads an IterableDataset)",
+        help="change only the DataLoader created at this line (default: all that shuffle or read "
+        "an IterableDataset)",
     )
 
 

@@ -212,8 +212,23 @@ def _becomes(leaves: _Leave, path: Any, *_: Any, **__: Any) -> None:
 
     os.execvp tries one folder after another, and a program may go on where it finds none.
     """
-    if isinstance(path, int) or os.path.isfile(path) and os.access(path, os.X_OK):
+    if isinstance(path, int) or _is_program(path):
         leaves(None)
+
+
+def _is_program(path: Any) -> bool:
+    """Tell whether the kernel would run a file: one that it refuses does not end this process."""
+    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
+        return False
+    try:
+        with open(path, "rb") as file:
+            head = file.read(256)
+    except OSError:  # it may be run, but not be read
+        return True
+    if head.startswith(b"#!"):
+        interpreter = head[2:].split(b"\n")[0].split()[:1]
+        return bool(interpreter) and os.path.isfile(interpreter[0])
+    return head.startswith(b"\x7fELF")
 
 
 def _watch(patches: Patches, name: str, ends: _End, module: Any) -> None:

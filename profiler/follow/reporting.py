@@ -36,7 +36,7 @@ def report(recording: RecordingSettings) -> None:
         return
     command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import "
+        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.__main__ import "
         f"main; sys.exit(main({json.dumps(command)}))"
     )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]

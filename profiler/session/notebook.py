@@ -67,7 +67,7 @@ def _built(run: Path) -> str:
     path = [place for place in sys.path if place]
     command = ["report", os.path.abspath(run), "--finish"]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; "
+        f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.__main__ import main; "
         f"sys.exit(main({json.dumps(command)}))"
     )
     surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}

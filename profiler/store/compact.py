@@ -16,7 +16,7 @@ from feedline.profiler.files import own_folders, owned
 from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
-from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
+from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS, segment_paths
 from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import (
     Process,
@@ -37,16 +37,16 @@ _PROCESSES = b"feedline.processes"
 def compact(folder: Path) -> None:
     """Write events.parquet and totals.parquet of a rank's folder, then remove its segments.
 
-    If interrupted, the segments stay complete.
+    If interrupted, the segments stay complete: they are read until there is an events.parquet, which
+    is written last.
 
     Raises:
         OSError: read-only or full; the segments are still there.
         PlaceTaken: a file there is not feedline's, or a process still uses the segments.
     """
-    paths = sorted(
-        (folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name)
-    )
-    processes = [read_segment(path) for path in paths]
+    processes = [read_segment(path) for path in segment_paths(folder)]
+    if not processes:
+        return
     columns = {
         "process": np.concatenate(
             [np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)]
@@ -57,13 +57,13 @@ def compact(folder: Path) -> None:
     about = [
         {"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes
     ]
+    sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
+    _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
     _write(
         table_of(columns).replace_schema_metadata({_PROCESSES: json.dumps(about).encode()}),
         folder,
         EVENTS,
     )
-    sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
-    _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
     own_folders.remove(folder / SEGMENTS)
 
 

@@ -26,6 +26,13 @@ def parse_rank_folder(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
+def segment_paths(rank: Path) -> list[Path]:
+    """Return the segments of a rank: the main process first, then the workers by name."""
+    return sorted(
+        (rank / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name)
+    )
+
+
 def main_segment(rank: Path) -> Path:
     return rank / SEGMENTS / "main.seg"
 

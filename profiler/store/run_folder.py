@@ -13,7 +13,7 @@ from pathlib import Path
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.files.bounded import refuse_link
 from feedline.profiler.message import name_ranks
-from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
+from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder, segment_paths
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment_reader import Process, read_segment
 
@@ -64,11 +64,7 @@ class Rank:
 
     def _segments(self) -> Iterator[Process]:
         refuse_link(self.folder / SEGMENTS)
-        paths = sorted(
-            (self.folder / SEGMENTS).glob("*.seg"),
-            key=lambda path: (path.stem != "main", path.name),
-        )
-        for path in paths:
+        for path in segment_paths(self.folder):
             try:
                 yield read_segment(path)
             except (RunDamaged, OSError) as error:

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from feedline.__main__ import main
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.explain.speed_trial import CODES
-from feedline.cli import main
 from feedline.cli.verify.seeds import _check_seeds_differ
 from feedline.profiler.errors import FixError
 

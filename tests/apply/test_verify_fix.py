@@ -13,8 +13,8 @@ import pytest
 from needs import LANDLOCK
 from PIL import Image
 
+from feedline.__main__ import main
 from feedline.analysis.explain.speed_trial import CODES
-from feedline.cli import main
 
 pytestmark = LANDLOCK
 

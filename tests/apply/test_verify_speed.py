@@ -12,8 +12,8 @@ import pytest
 from needs import LANDLOCK
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis.explain.speed_trial import CODES
-from feedline.cli import main
 from feedline.cli.unfinished import Unfinished
 from feedline.cli.verify import write_guard
 from feedline.profiler.errors import PlaceTaken

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 PYTHON = "import time; print('begun', flush=True); time.sleep(60)"
 
@@ -66,7 +66,7 @@ def test_a_process_without_python(capsys):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_process_of_another_user(sleeper):
     program = (
-        "import os, sys; from feedline.cli import commands, main; "
+        "import os, sys; from feedline.cli import commands; from feedline.__main__ import main; "
         "import feedline.profiler.attach.watch; os.setgid(65534); os.setuid(65534); "
         f"sys.exit(main(['attach', '{sleeper.pid}', '--seconds', '1']))"
     )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from feedline.__main__ import main
 from feedline.analysis.explain.attached import (
     AttachedProcess,
     AttachedReport,
@@ -14,7 +15,6 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.of_attached import read_attached
-from feedline.cli import main
 
 PROCESSES = [
     AttachedProcess("the main process", 7, "S", 9, 0.1, 0.0, 0.0, 0.0, 0.0, 5, "waits", "a.py:3"),

@@ -8,7 +8,7 @@ from truth import one_number
 
 import feedline
 from feedline.analysis.explain.build import build
-from feedline.analysis.formatting import seconds
+from feedline.analysis.explain.late_launch import late_of
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.many.passes import _LEFT_OUT_STEPS
@@ -16,7 +16,7 @@ from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.ranks.many.reduce import reduce_ranks
 from feedline.analysis.report import terminal
 from feedline.analysis.scaling.launch_points import point_of
-from feedline.analysis.scaling.together import late_of
+from feedline.analysis.text.formatting import seconds
 from feedline.profiler.store.trainings import open_run
 
 
@@ -32,7 +32,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     assert any("network is not the cause" in said for said in first.more)
     waits = [report.ranks[str(rank)].comm.exposed_wait_s for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]
-    assert late_of([run], point_of([run])).startswith(
+    assert late_of([run], 3, point_of([run]).step_s).startswith(
         "with 3 ranks, rank 2 is "
     )  # what `feedline scale` says of it
     one_number.check(report)
@@ -63,7 +63,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(
         "rank_on_time", 1
     ].gain_s == found.cost_s
     assert f"the replay predicts that {seconds(found.cost_s)} of each " in late_of(
-        [run], point_of([run])
+        [run], 2, point_of([run]).step_s
     )
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from collectives.launching import launch, say_what_went_wrong
 
+from feedline.__main__ import main
 from feedline.analysis.explain.build import build
-from feedline.cli import main
 from feedline.profiler.errors import NotJudged
 from feedline.profiler.store.trainings import open_run
 

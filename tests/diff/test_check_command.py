@@ -10,9 +10,9 @@ from golden.record import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedline.__main__ import main
 from feedline.analysis.convergence.checks import GRAVE, STOPS
 from feedline.analysis.report.document_markdown import escaped
-from feedline.cli import main
 from feedline.cli.check import text as check_output
 from feedline.cli.check.budget_file import _OTHER_CHECKS
 

@@ -8,7 +8,7 @@ import pytest
 from golden.record import RUNS
 from traces.kineto_made import kineto
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 
 @pytest.fixture

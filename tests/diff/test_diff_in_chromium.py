@@ -8,7 +8,7 @@ from golden.record import RUNS
 from report.browser import Browser
 from report.test_html_in_chromium import WIDER_THAN_PAGE, luminance
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 NASTY = "<script>alert(1)<" + "a-name-without-a-space-" * 8
 

@@ -9,12 +9,12 @@ from diff.made_up import quiet
 from user_code.made_stacks import BACKWARD, FETCHING, LOOP, STEP
 from user_code.with_stacks import RUN, WORKER, run_with
 
+from feedline.__main__ import main
 from feedline.analysis.diff.conclusion import _changed
 from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.measures import compared_run
 from feedline.analysis.diff.run_diff import Outcome, Quantity
 from feedline.analysis.diff.side import Measure
-from feedline.cli import main
 from feedline.cli.diff.text import cells
 
 LOAD, PARSE = ("data.py", 20, "load"), ("data.py", 40, "parse")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "programs" / "loaded_training.py"
 

@@ -13,6 +13,7 @@ from diff.made_up import beside, changed, quiet, stored
 from golden.record import RUNS
 from traces.kineto_made import kineto
 
+from feedline.__main__ import main
 from feedline.analysis.diff import budget, context
 from feedline.analysis.diff.budget import Budget, check_budget
 from feedline.analysis.diff.diff_runs import diff
@@ -21,7 +22,6 @@ from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.traces.trace_budget import _NO_COMMUNICATION, FIGURES
-from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
 

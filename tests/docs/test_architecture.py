@@ -42,7 +42,7 @@ def enter(frame, event, _):
         seen.setdefault(path[len(root) + 1 :], None)
 sys.setprofile(enter)
 try:
-    from feedline.cli import main
+    from feedline.__main__ import main
     main(words)
 finally:
     sys.setprofile(None)

@@ -14,9 +14,9 @@ from docs.pages import PATHS, ROOT, Block, page
 from report.made_up import report as made_up_report
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis import report as reports
 from feedline.analysis.measure.model import Gauge
-from feedline.cli import main
 
 BLOCKS = [
     (path, block)

@@ -20,7 +20,7 @@ import pytest
 from docs.pages import ROOT
 from PIL import Image
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 TEXT = """\
 ```console

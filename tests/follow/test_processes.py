@@ -81,7 +81,13 @@ def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path, 
 
 @pytest.mark.parametrize(
     "refused",
-    ["os._exit(1 << 40)", "os._exit('3')", "os.execvp('there-is-none', ['there-is-none'])"],
+    [
+        "os._exit(1 << 40)",
+        "os._exit('3')",
+        "os.execvp('there-is-none', ['there-is-none'])",
+        "open('t', 'w').write('text'); os.chmod('t', 0o755); os.execv('./t', ['t'])",
+        "open('t', 'w').write('#!/none'); os.chmod('t', 0o755); os.execv('./t', ['t'])",
+    ],
 )
 def test_an_end_that_python_refuses_does_not_end_the_recording(refused, tmp_path, warm_python):
     program = f"train(5)\ntry: {refused}\nexcept (OSError, OverflowError, TypeError): train(4)"

@@ -13,10 +13,10 @@ from frames.conftest import BATCH, in_memory, train
 from traces.kineto_made import kineto
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import json_report
-from feedline.cli import main
 from feedline.profiler.errors import OutputError, RunDamaged, RunNotFound, SchemaTooNew
 
 

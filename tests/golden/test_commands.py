@@ -7,7 +7,7 @@ import pytest
 from golden.pinned import Pinned
 from golden.record import RUNS
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 COMMANDS = {
     "ranks": ("report", "--by-rank", "ranks", "--processes", "1"),

@@ -16,7 +16,7 @@ from golden.record import RUNS, STORED
 from golden.visible import visible_text
 from text.breath import long_sentences, of_report
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 
 @dataclass(frozen=True)

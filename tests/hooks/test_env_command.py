@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.profiler.session import selftest
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from feedline.__main__ import main
 from feedline.analysis.traces import folder
-from feedline.cli import main
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
 from feedline.profiler.files.parquet import _page_headers

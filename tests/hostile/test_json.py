@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from feedline.__main__ import main
 from feedline.analysis.explain import build
-from feedline.cli import main
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged
 from feedline.profiler.store.manifest import Manifest

@@ -6,8 +6,8 @@ import sys
 import pytest
 from hostile.conftest import FUZZ
 
+from feedline.__main__ import main
 from feedline.analysis.explain import build
-from feedline.cli import main
 
 
 @pytest.mark.parametrize("mutants", [16, pytest.param(400, marks=pytest.mark.long)])

@@ -22,6 +22,7 @@ from rules.made_up import made_up_facts
 from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
+from feedline.__main__ import main
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.explain import build as of_runs
@@ -41,7 +42,6 @@ from feedline.analysis.report.json_report import plain
 from feedline.analysis.scaling.launch_points import point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.trace_budget import StepBudget
-from feedline.cli import main
 from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.store.layout import rank_folder

@@ -136,7 +136,7 @@ def test_inside_exec_the_exit_code_is_130_as_well(tmp_path):
     its process by SIGINT for it.
     """
     (tmp_path / "caught.py").write_text(
-        "import sys\nfrom feedline.cli import commands, main\n"
+        "import sys\nfrom feedline.__main__ import main\nfrom feedline.cli import commands\n"
         "commands.perform = lambda words: exec('raise KeyboardInterrupt')\nsys.argv = "
         "['feedline', 'env']\nsys.exit(main())\n"
     )

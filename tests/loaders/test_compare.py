@@ -11,7 +11,7 @@ import pytest
 import torch
 from loaders.conftest import COUNT, picture
 
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.pipelines.compare import loader_timing, side_by_side
 from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders

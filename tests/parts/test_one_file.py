@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report.browser import Browser
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 SWEEP = Path(__file__).parent / "programs" / "sweep.py"
 PROCESSES = """

@@ -13,7 +13,7 @@ from planted import photos
 from planted.neighbor import allowed, busy
 from warm_python import WarmPython
 
-from feedline.analysis.formatting import seconds
+from feedline.analysis.text.formatting import seconds
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGES = str(Path(__file__).parents[2] / "benchmarks" / "faults" / "programs" / "images.py")

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from feedline.cli import main, outputs
+from feedline.__main__ import main
+from feedline.cli import outputs
 from feedline.pipelines import probes
 from feedline.pipelines.names import PROBES
 from feedline.pipelines.probes import decoders

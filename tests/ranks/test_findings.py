@@ -16,7 +16,6 @@ from user_code.made_stacks import LOOP, TORCH, stack, training
 import feedline
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict
-from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -24,6 +23,7 @@ from feedline.analysis.ranks.buckets import cut_timeline
 from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind, Prediction
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.text.formatting import percent
 from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.ceilings import Ceiling, Ceilings
 

@@ -8,7 +8,7 @@ from recording_schedule.resting import rested
 from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.analysis.explain.roofline import roofline
-from feedline.analysis.formatting import seconds
+from feedline.analysis.text.formatting import seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder

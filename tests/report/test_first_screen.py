@@ -26,7 +26,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Bars, Document, Fields, Table
 from feedline.analysis.report.first_screen import first_screen, places
 from feedline.analysis.rules import OTHERWISE, RULES
-from feedline.analysis.sentences import MAX_BRACKETS, MAX_WORDS
+from feedline.analysis.text.sentences import MAX_BRACKETS, MAX_WORDS
 
 MAX_LINES, MAX_PROSE = 25, 110
 MAX_ACTION = 30  # letters: a place and a gain stand on the same line

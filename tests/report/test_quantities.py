@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from feedline.analysis.formatting import (
+from feedline.analysis.text.formatting import (
     Scale,
     count,
     duration,

@@ -4,10 +4,10 @@ from rules.said import verdict
 from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, change, check
+from feedline.analysis.text.formatting import percent
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 

@@ -2,10 +2,10 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loader_call import _WITHOUT_WORKERS
 from feedline.analysis.rules.input.fewer_workers import check
+from feedline.analysis.text.formatting import sentence
 
 CHEAP = {
     "read": (0, 0, 0),

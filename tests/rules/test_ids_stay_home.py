@@ -16,7 +16,7 @@ IDS = {*BY_ID, *GRAVE, *STOPS, *ASIDE}
 WORDS = {"blocked", "own_code", "user_code", "exposed_copy", "synchronisation", "not_finite"}
 #: File -> why it may name ids.
 ALLOWED = {
-    "scaling/together.py": "makes a finding of its own, of ranks of several launches",
+    "explain/late_launch.py": "makes a finding of its own, of ranks of several launches",
     "explain/attached.py": "makes findings of its own, of a training that was not recorded",
 }
 

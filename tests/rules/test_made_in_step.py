@@ -5,10 +5,10 @@ from rules.said import verdict
 from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import sentence
 from feedline.analysis.measure.clues import Making
 from feedline.analysis.measure.model import Certainty, Moved
 from feedline.analysis.rules.input.made_in_step import check
+from feedline.analysis.text.formatting import sentence
 
 
 def facts(input_ms: float, other: float = 1.0, working: float = 1.0, named: bool = True, **changes):

@@ -168,7 +168,7 @@ def test_more_workers_gain_what_the_gpu_does_not_need_anyway():
     assert finding.cost_s == pytest.approx(544e-3 / 4 - 120e-3, abs=1e-3)
     assert (
         finding.message
-        == "4 workers cannot keep up: a step's batches take 136 ms, the GPU's work 120 ms"
+        == "4 workers cannot keep up: making a step's batches takes 136 ms, the GPU's work 120 ms"
     )
     assert "num_workers=6" in finding.fix  # ceil(1.15 * 544 / 120)
 
@@ -181,4 +181,4 @@ def test_a_gpu_that_is_faster_than_its_host_changes_nothing():
     alone = waiting(36.0, sample=SLOW, maker={"idle_share": 0.01})
 
     assert check(on_a_gpu(alone, 90)).cost_s == check(alone).cost_s
-    assert "the rest of it 100 ms" in check(on_a_gpu(alone, 90)).message
+    assert "the rest of the step 100 ms" in check(on_a_gpu(alone, 90)).message

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis.formatting import gauge_value
+from feedline.analysis.text.formatting import gauge_value
 from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.samplers import process_memory

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from ranks.made_up import Training, always, train
 
+from feedline.analysis.explain import late_launch
 from feedline.analysis.explain.build import build
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ranks.comparison import compare_collectives
-from feedline.analysis.scaling import together
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.launch_points import point_of
+from feedline.analysis.text.formatting import seconds
 from feedline.profiler.store.trainings import open_run
 
 RANKS, STEPS, LATE = 10, 24, 7
@@ -29,10 +29,10 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
     for number in range(RANKS):
         synthetic.write_rank(tmp_path / "run", Always(RANKS, STEPS, 4, per_host=RANKS), number)
-    monkeypatch.setattr(together, "_MATTERS", 0.0)
+    monkeypatch.setattr(late_launch, "_MATTERS", 0.0)
     run = open_run(tmp_path / "run")
 
-    said = together.late_of([run], point_of([run]))
+    said = late_launch.late_of([run], RANKS, point_of([run]).step_s)
 
     assert said.startswith(
         f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in "
@@ -51,10 +51,10 @@ def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_re
 
     assert (
         f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved ("
-        in together._sentence(comm, point)
+        in late_launch._sentence(comm, point.ranks, point.step_s)
     )
-    assert "about" not in together._sentence(comm, point)
+    assert "about" not in late_launch._sentence(comm, point.ranks, point.step_s)
     assert (
         f": about {seconds(worst.waited_s)} of each 240 ms step can be saved"
-        in together._sentence(refused, point)
+        in late_launch._sentence(refused, point.ranks, point.step_s)
     )

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling.made_up import MS, rank
 
+from feedline.__main__ import main
 from feedline.analysis.ranks import bandwidth
 from feedline.analysis.ranks.aligned_clocks import Alignment
 from feedline.analysis.ranks.cross_rank import combine
@@ -26,7 +27,6 @@ from feedline.analysis.ranks.many.rank_pool import dask, here
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.partition import RANK_PARTS
 from feedline.analysis.report.json_report import plain
-from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.trainings import open_run

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from advisor.made_up import run
 
-from feedline.cli import main, scale
+from feedline.__main__ import main
+from feedline.cli import scale
 from feedline.cli.converge import step_times
 from feedline.profiler.samplers import cgroup, nvml
 

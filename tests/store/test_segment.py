@@ -2,6 +2,7 @@
 more room than it was given.
 """
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
+from feedline.profiler.files import owned
 from feedline.profiler.store.compact import compact, read_compact
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
 from feedline.profiler.store.segment_format import RECORDS_AT, bin_edge_ns, bin_of
 from feedline.profiler.store.segment_reader import read_segment
@@ -302,3 +305,35 @@ def test_a_file_without_room_is_continued_without_writing_over_its_records(tmp_p
     second.close()
 
     assert read_segment(tmp_path / "s.seg").of(Stage.FETCH)["start"].tolist() == list(range(513))
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_records_whose_packing_was_interrupted_are_read_from_their_segments(
+    tmp_path, monkeypatch, written
+):
+    for name, header in HEADERS.items():
+        segment = Segment(tmp_path / "segments" / name, header)
+        write_batches(segment, 3)
+        segment.close()
+    rank = Rank(tmp_path, 0, 0, None, [])
+    before = [process.records.tolist() for process in rank.processes]
+    names = iter(range(written))
+
+    def full_disk(folder, name):
+        if next(names, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replacing(folder, name)
+
+    replacing = owned.replacing
+    monkeypatch.setattr(owned, "replacing", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        compact(tmp_path)
+
+    interrupted = Rank(tmp_path, 0, 0, None, [])
+    assert [process.records.tolist() for process in interrupted.processes] == before
+    monkeypatch.setattr(owned, "replacing", replacing)
+    compact(tmp_path)
+    assert [
+        process.records.tolist() for process in Rank(tmp_path, 0, 0, None, []).processes
+    ] == before
+    assert not (tmp_path / "segments").exists()

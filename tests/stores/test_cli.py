@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.cli.pack import STORE_KINDS as CHOICES
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 from feedline.profiler.errors import StoreDamaged
@@ -182,7 +182,7 @@ def test_a_terminal_gets_a_progress_bar(folder, tmp_path):
 
 
 def test_packing_imports_no_torch(folder, tmp_path):
-    program = f"""import sys; from feedline.cli import main; code = main(["pack", {str(folder)!r}, "-o", "s", "--kind", "tar"])
+    program = f"""import sys; from feedline.__main__ import main; code = main(["pack", {str(folder)!r}, "-o", "s", "--kind", "tar"])
 assert code == 0 and "torch" not in sys.modules and "PIL" not in sys.modules"""
 
     done = subprocess.run(

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from planted import photos
 
-from feedline.cli import main
+from feedline.__main__ import main
 from feedline.pipelines.stores import open_store, pack
 from feedline.profiler.errors import DataError
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.sentences import MAX_BRACKETS, MAX_WORDS
+from feedline.analysis.text.sentences import MAX_BRACKETS, MAX_WORDS
 
 #: Words of a sentence that is shown only to those who ask for all of it.
 MAX_WORDS_OF_MORE = 30

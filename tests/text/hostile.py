@@ -77,7 +77,7 @@ def feedline(*arguments: object, folder: Path) -> tuple[int, str]:
 
 EACH = """
 import json, sys
-from feedline.cli import main
+from feedline.__main__ import main
 for words in json.load(open(sys.argv[1])):
     try:
         code = main(words)

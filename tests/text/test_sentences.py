@@ -7,7 +7,7 @@ import re
 import pytest
 
 import feedline.analysis
-from feedline.analysis.sentences import COUNT, MAX_BRACKETS, MAX_WORDS, PERCENT, Sentence
+from feedline.analysis.text.sentences import COUNT, MAX_BRACKETS, MAX_WORDS, PERCENT, Sentence
 
 #: What reads as translated, or has to be read twice.
 BANNED = (

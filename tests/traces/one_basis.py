@@ -11,8 +11,8 @@ import pytest
 from truth import one_number
 from truth.costs import PART, whose
 
-from feedline.analysis.formatting import percent, share
-from feedline.cli import main
+from feedline.__main__ import main
+from feedline.analysis.text.formatting import percent, share
 
 
 def reported(

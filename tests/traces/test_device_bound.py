@@ -7,8 +7,8 @@ import json
 import pytest
 from traces.trainings_made import busy
 
+from feedline.__main__ import main
 from feedline.analysis.ledger.view.tensor_cores import TensorCores, tensor_cores
-from feedline.cli import main
 
 COMBINE = (
     "void deep_ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*, "

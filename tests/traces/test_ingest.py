@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from traces.kineto_made import kineto
 
+from feedline.__main__ import main
 from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import dask, here, local
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.cli import main
 from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged
 
 

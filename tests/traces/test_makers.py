@@ -9,9 +9,9 @@ import zipfile
 import pytest
 import viztracer
 
+from feedline.__main__ import main
 from feedline.analysis.ranks.ingest_traces import read_trace
 from feedline.analysis.traces.trace_columns import Kind
-from feedline.cli import main
 from feedline.profiler.errors import TraceDamaged
 
 CALL = {"name": "read", "ph": "X", "pid": 1, "tid": 1, "ts": 1, "dur": 3}

@@ -12,7 +12,6 @@ from typing import Any
 from truth.costs import Bar, allowed, recomputed
 from truth.figures import of_finding, of_report, unknown
 
-from feedline.analysis import formatting
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.build_traces import build as of_traces
 from feedline.analysis.explain.build_traces import holds_traces
@@ -20,6 +19,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import html_report, terminal
 from feedline.analysis.report.json_report import plain
+from feedline.analysis.text import formatting
 from feedline.profiler.store import trainings as trained
 from feedline.profiler.store.trainings import trainings
 

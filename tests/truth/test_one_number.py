@@ -19,11 +19,11 @@ from truth.costs import COSTS, PART
 from warm_python import WarmPython
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis import rules
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report, Verdict
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
-from feedline.cli import main
 from feedline.profiler.store.trainings import open_run
 
 MS = 1e-3

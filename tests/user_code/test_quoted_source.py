@@ -7,7 +7,7 @@ import pytest
 from user_code.made_stacks import BACKWARD, FETCHING, LOOP
 from user_code.with_stacks import WORKER, run_with
 
-from feedline.cli import main
+from feedline.__main__ import main
 
 TEXT = "def load(path):\n    x = read('AKIAABCDEFGHIJKLMNOP')\n    return [x for _ in range(9)]\n"
 SEEN = [

@@ -14,13 +14,13 @@ import pytest
 from text.breath import advised as fix_of
 from text.breath import said
 
+from feedline.__main__ import main
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.predictions import _NOT_REPLAYED, _SET_UP, _TOO_LITTLE
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
 from feedline.analysis.explain.tried import _VERIFY, LEDGER, SPEED, identity
-from feedline.analysis.formatting import rate, value
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.predict.whatif import WhatIf, rate_of
@@ -28,7 +28,7 @@ from feedline.analysis.report.first_screen import first_screen
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules import BETWEEN_RANKS, BY_ID
 from feedline.analysis.rules.input import cpu_saturated
-from feedline.cli import main
+from feedline.analysis.text.formatting import rate, value
 from feedline.cli.scale import from_runs
 from feedline.cli.settings import as_typed
 from feedline.cli.tune import TuneCommand

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from whatif.closed_form import ClosedForm
 
+from feedline.__main__ import main
 from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.report.figures.throughput import throughput_by_workers
-from feedline.cli import main
 from feedline.cli.parser import Parser
 from feedline.cli.tune import TuneCommand, _byte_count
 from feedline.cli.tune import text as tune_text

@@ -10,8 +10,8 @@ from planted import photos
 from traces.kineto_made import kineto
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis.predict.whatif import WhatIf
-from feedline.cli import main
 from feedline.cli.whatif.text import _next_lines
 from feedline.pipelines.probes import decoders
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from feedline.analysis.convergence.checks.of_updates import parts_agree
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, PART, PERCENT, Sentence
 
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the
 #: factor that it grew by.

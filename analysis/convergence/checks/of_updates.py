@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.convergence.training_record import Curve, TrainingRecord
-from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.sentences import COUNT, NUMBER, PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NUMBER, PART, PERCENT, Sentence
 
 _SKIPPED_SHARE = 0.05
 # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger

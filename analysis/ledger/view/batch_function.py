@@ -5,7 +5,7 @@ import re
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
-from feedline.analysis.sentences import PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import PERCENT, TIME, Sentence
 
 HOW_TO_CHECK = (
     "Use one batch, made before the loop, in every step. If the step is no faster, "

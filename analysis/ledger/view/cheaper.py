@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.ledger.view.slow_code import PARTLY, making_line, unpacked_per_byte
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import CODE, PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import CODE, PART, PERCENT, Sentence
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20

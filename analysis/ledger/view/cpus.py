@@ -2,7 +2,6 @@
 
 import math
 
-from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
@@ -14,7 +13,8 @@ from feedline.analysis.ledger.view.sample import (
 )
 from feedline.analysis.measure.model import MIN_OTHERS, Cpus
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import NUMBER, PART, Sentence
+from feedline.analysis.text.formatting import number
+from feedline.analysis.text.sentences import NUMBER, PART, Sentence
 
 _NOT_MEASURED = Sentence("how many of {cpus} are free was not measured", cpus=PART)
 _CROWDED = Sentence(

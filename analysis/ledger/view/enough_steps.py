@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.measure.model import Certainty
-from feedline.analysis.sentences import RANGE, Sentence
+from feedline.analysis.text.sentences import RANGE, Sentence
 
 REFUSED = "No training was seen whose throughput could be predicted."
 INTERVAL = Sentence("the 95 % interval of that share is {ends}", ends=RANGE)

@@ -6,12 +6,12 @@ Upper bounds with their sources in docs/rules/slow_for_its_bytes.md.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from feedline.analysis.formatting import count, size
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
 from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.measure.model import Cost, Moved
+from feedline.analysis.text.formatting import count, size
 
 #: What any memory moves, into pages that are touched for the first time.
 _MEMORY_B_PER_S = 2e9

@@ -24,7 +24,7 @@ from feedline.analysis.measure.code_places import (
 )
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree
 from feedline.analysis.measure.user_code import main_weight
-from feedline.analysis.sentences import NAME, Sentence
+from feedline.analysis.text.sentences import NAME, Sentence
 
 #: Of the step, at the lower end of the interval: a line that takes less says little of it.
 _LEAST = 0.1

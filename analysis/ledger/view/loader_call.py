@@ -2,9 +2,9 @@
 
 import math
 
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import num_workers
+from feedline.analysis.text.formatting import sentence
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
 _WITHOUT_WORKERS = (

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
-from feedline.analysis.sentences import NAME, PART, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03

@@ -6,7 +6,7 @@ from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.ranks.communication import Communication
-from feedline.analysis.sentences import COUNT, Sentence
+from feedline.analysis.text.sentences import COUNT, Sentence
 from feedline.profiler.store.sampled_stacks import StackFrame
 
 _LEAST = Sentence("that is on rank {rank}, where it is least", rank=COUNT)

@@ -12,6 +12,7 @@ from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
 from feedline.analysis.measure.code_tree import PlaceTree, SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.stages import TAPPED_STAGES
 from feedline.analysis.measure.user_code import library_of
 
 #: Of its caller's time: a function that takes this much of it is named instead.
@@ -29,8 +30,6 @@ _FEWEST_OF_MOST, _SURELY_MOST = 6, 0.5
 #: Stages of a sample that functions of the program in a place take, beside operations of libraries
 #: that are stages of their own.
 _STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
-#: Stages of such operations.
-_TAPPED = ("read", "decode", "augment")
 
 
 def enough(part_s: float, whole: Weight) -> bool:
@@ -80,7 +79,7 @@ class SlowCode:
         """
         functions = dict.fromkeys(node.function for node in self.node.under())
         own = [f"sample/{stage}/user/{name}" for stage in _STAGES[self.place] for name in functions]
-        return [*own, *(f"sample/{stage}" for stage in self.of_stages if stage in _TAPPED)]
+        return [*own, *(f"sample/{stage}" for stage in self.of_stages if stage in TAPPED_STAGES)]
 
     def scaled(self, left: float) -> dict[str, Factor]:
         """Return what becomes of stages when the function takes this share (0 to 1) of its time."""
@@ -206,7 +205,7 @@ def _of_stages(
     parts = {stage: min(1.0, own) for stage in _STAGES[tree.place]}
     of_tapped = tree.weight.seconds - tree.untapped_s
     if tapped_s and of_tapped and known:
-        parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in _TAPPED}
+        parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in TAPPED_STAGES}
     return {stage: part for stage, part in parts.items() if stage in known_stages}
 
 

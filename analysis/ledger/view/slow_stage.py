@@ -22,7 +22,7 @@ from feedline.analysis.ledger.view.input_wait import maker, num_workers
 from feedline.analysis.ledger.view.slow_code import slow_code
 from feedline.analysis.ledger.view.storage import blocked_by, decoder_threads
 from feedline.analysis.measure.costs import PAGE_BYTES
-from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, PART, PERCENT, SIZE, Sentence
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 _FAR_OFF = 10

@@ -1,7 +1,7 @@
 """Stages that take longer and longer while a training runs."""
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.sentences import NAME, PART, Sentence
+from feedline.analysis.text.sentences import NAME, PART, Sentence
 
 _GROWS = 2.0  # of what a stage takes in the first third of the steps: it gets longer with them
 _SAYS = Sentence(

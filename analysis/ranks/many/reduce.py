@@ -6,7 +6,6 @@ from math import inf, isfinite
 
 import numpy as np
 
-from feedline.analysis.formatting import counted, share
 from feedline.analysis.ranks.aligned_clocks import OUTLIERS
 from feedline.analysis.ranks.bandwidth import bandwidth_of
 from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
@@ -23,6 +22,7 @@ from feedline.analysis.ranks.many.passes import (
 )
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.ranks.match import describe_kept
+from feedline.analysis.text.formatting import counted, share
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.message import name_ranks

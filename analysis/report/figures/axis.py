@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
+from feedline.analysis.text.formatting import count, number
 
 _WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
 DECADE = 10.0

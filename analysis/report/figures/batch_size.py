@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.batch_cost import samples_factor, updates_factor
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
-from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.axis import (
     YAxis,
     base_line,
@@ -29,6 +28,7 @@ from feedline.analysis.report.figures.svg import (
     stretched,
     tag,
 )
+from feedline.analysis.text.formatting import count, number
 
 _EFFICIENCY_HEIGHT, _BATCH_AXIS = 180, 36
 # how far the axis reaches beyond the run's batch and the noise scale, as a factor

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import share
 from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.user_code import CodeLine, UserFunction
 from feedline.analysis.report.figures.svg import figure, percent, room_class, tag, text_px
 from feedline.analysis.report.palette import Palette
+from feedline.analysis.text.formatting import share
 
 _ROW = 26  # px
 _PADDING = 8  # px

@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.curves import words_of_name
 from feedline.analysis.convergence.training_series import CurvePoints
-from feedline.analysis.formatting import count, counted, number, seconds
 from feedline.analysis.report.figures.axis import (
     DECADE,
     YAxis,
@@ -29,6 +28,7 @@ from feedline.analysis.report.figures.svg import (
     stretched,
     tag,
 )
+from feedline.analysis.text.formatting import count, counted, number, seconds
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import Scale, share
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report.figures.svg import figure, percent, tag
+from feedline.analysis.text.formatting import Scale, share
 
 _ROW, _BAR = 22, 14  # px
 QUEUE_KEY = "queue_s"

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.explain.model import OperatorTime, Roofline, ThroughputBound
-from feedline.analysis.formatting import count, number, seconds
 from feedline.analysis.report.figures.axis import (
     Box,
     base_line,
@@ -24,6 +23,7 @@ from feedline.analysis.report.figures.axis import (
 )
 from feedline.analysis.report.figures.svg import WIDTHS, figure, percent, shorten, tag, text_px
 from feedline.analysis.report.palette import COLORS
+from feedline.analysis.text.formatting import count, number, seconds
 
 _LOWEST, _LABEL_PX, _AXIS = 280, 14, 36  # px
 _LEADER = 16  # px from the right edge to a label

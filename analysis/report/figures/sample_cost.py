@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import Scale, count, seconds, share
 from feedline.analysis.measure.model import Cost, Workers
 from feedline.analysis.report.figures.axis import base_line, count_rows, round_up
 from feedline.analysis.report.figures.svg import figure, percent, shorten, tag
 from feedline.analysis.report.palette import Palette
+from feedline.analysis.text.formatting import Scale, count, seconds, share
 
 _HISTOGRAM_HEIGHT, _HISTOGRAM_AXIS = 120, 22  # px
 _MAX_EDGE_LABELS = 4

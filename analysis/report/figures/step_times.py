@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import Scale, count, gauge_value, share
 from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.report.figures.axis import (
@@ -27,6 +26,7 @@ from feedline.analysis.report.figures.svg import (
     text_px,
 )
 from feedline.analysis.report.palette import Palette
+from feedline.analysis.text.formatting import Scale, count, gauge_value, share
 
 _GAUGE_HEIGHT = 44  # px
 _TIME_UNITS = 1000  # units along time

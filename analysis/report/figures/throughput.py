@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from feedline.analysis.explain.model import Sweep
-from feedline.analysis.formatting import count, counted, number, share
-from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.report.figures.axis import (
     base_line,
@@ -31,6 +29,8 @@ from feedline.analysis.scaling.efficiency import ScalingRow
 from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import Study
 from feedline.analysis.scaling.study import counted as counted_ranks
+from feedline.analysis.text.formatting import count, counted, number, share
+from feedline.analysis.text.formatting import rate as format_rate
 
 _Scale = Callable[[float], float]
 _RANKS_HEIGHT, _RANKS_AXIS = 220, 36

@@ -6,7 +6,6 @@ The network is slow, or there is that much to move.
 import math
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
@@ -19,7 +18,8 @@ from feedline.analysis.ranks.communication import (
     Prediction,
     QuestionId,
 )
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import seconds, sentence
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 _SLOW = "slow_network"
 _RULE_ID = "exposed_communication"

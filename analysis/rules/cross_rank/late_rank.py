@@ -6,7 +6,6 @@ Of a recorded run and of traces alike.
 from collections.abc import Sequence
 from typing import TypedDict
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
@@ -21,7 +20,8 @@ from feedline.analysis.ranks.communication import (
     QuestionId,
     describe_late_ranks,
 )
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "late_rank"
 _SPREAD = "late_ranks"
@@ -69,6 +69,7 @@ _NOW_AND_THEN = [
     "checkpoints, garbage collection.",
     "Give all ranks samples of similar length.",
 ]
+_ALWAYS = 0.95  # of all steps, in which a rank is late
 _MODEL = ("forward", "backward")  # what varies there is mostly the work itself
 _SAYS = Sentence(
     "rank {rank} is the straggler{why}: {others} {took} for it{often}",
@@ -129,7 +130,9 @@ def check(facts: RankFacts) -> Finding | None:
     others = (
         "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
     )
-    often = " each time" if late.all_steps > 1 else ""
+    often = ""
+    if late.all_steps > 1:
+        often = " each step" if late.steps >= _ALWAYS * late.all_steps else " each time"
     message = _SAYS(rank=late.rank, why=_why(late), others=others, took=late.waited_s, often=often)
     host = [_WHOLE_HOST] if late.whole_host else []
     return _finding(

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.crops import CONTAINERS, is_cut
 from feedline.analysis.measure.model import Operation
-from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PERCENT, TIME, Sentence
 
 _RULE_ID = "augmentation_bound"
 

@@ -25,7 +25,7 @@ from feedline.analysis.ledger.view.storage import (
 from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "blocked"
 _SLEEP = "sleep"

@@ -3,7 +3,6 @@
 These steps cannot show which side it is on.
 """
 
-from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -11,7 +10,8 @@ from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import says
 from feedline.analysis.ledger.view.enough_steps import INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.formatting import share
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "borderline_input"
 

@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.loader_call import arguments, as_code
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
 from feedline.analysis.measure.model import MIN_OTHERS, Cpus
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import CPUS, NUMBER, PERCENT, Sentence
+from feedline.analysis.text.sentences import CPUS, NUMBER, PERCENT, Sentence
 
 _RULE_ID = "busy_neighbors"
 _NO_ROOM = "they hold CPUs that more loader workers would use"

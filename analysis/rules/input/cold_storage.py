@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.storage import (
     storage_share,
 )
 from feedline.analysis.ledger.view.workers_needed import carried, gained_s
-from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import PART, PERCENT, SIZE, Sentence
 
 _RULE_ID = "cold_storage"
 

@@ -1,6 +1,5 @@
 """Nothing to find at the input: the step itself takes the time."""
 
-from feedline.analysis.formatting import percent, seconds
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -10,7 +9,8 @@ from feedline.analysis.ledger.view.enough_steps import input_known, interval
 from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_line
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import percent, seconds
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "compute_bound"
 

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
 _RULE_ID = "cpu_saturated"
 _QUOTA_ID = "quota_used_up"

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.loader_call import place
-from feedline.analysis.sentences import NAME, SIZE, Sentence
+from feedline.analysis.text.sentences import NAME, SIZE, Sentence
 
 _RULE_ID = "custom_collate"
 

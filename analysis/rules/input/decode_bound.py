@@ -1,6 +1,5 @@
 """Decoding takes most of the CPU time of a sample."""
 
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -13,7 +12,8 @@ from feedline.analysis.ledger.view.sample import accounted, total
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.sentences import PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import sentence
+from feedline.analysis.text.sentences import PERCENT, TIME, Sentence
 
 _RULE_ID = "decode_bound"
 

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, se
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.page_faults import assignments
 from feedline.analysis.measure.code_places import START
-from feedline.analysis.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
+from feedline.analysis.text.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
 
 _RULE_ID = "epoch_restart"
 #: Of a step's batch: what a pass takes that ends after one batch, and what it has at least.

@@ -21,7 +21,7 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.sentences import TIME, Sentence
+from feedline.analysis.text.sentences import TIME, Sentence
 
 _RULE_ID = "fewer_workers"
 

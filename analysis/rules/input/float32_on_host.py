@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.sentences import SIZE, Sentence
+from feedline.analysis.text.sentences import SIZE, Sentence
 
 _RULE_ID = "float32_on_host"
 

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.sentences import PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import PERCENT, TIME, Sentence
 
 _RULE_ID = "gpu_bound"
 

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.input_wait import (
     steady_share,
 )
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
-from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PERCENT, TIME, Sentence
 
 _RULE_ID = "input_not_seen"
 _ELSEWHERE = Sentence(

@@ -1,6 +1,5 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -18,7 +17,8 @@ from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.loop_code import batch_maker, maker_share
 from feedline.analysis.ledger.view.slow_code import reported
-from feedline.analysis.sentences import PART, TIME, Sentence
+from feedline.analysis.text.formatting import sentence
+from feedline.analysis.text.sentences import PART, TIME, Sentence
 
 _RULE_ID = "made_in_step"
 

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.input_wait import (
     unsure_s,
 )
 from feedline.analysis.ledger.view.loader_call import call, place
-from feedline.analysis.sentences import TIME, Sentence
+from feedline.analysis.text.sentences import TIME, Sentence
 
 _RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = (

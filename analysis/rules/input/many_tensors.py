@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import RECEIVING, input_wait, num_workers, severity
-from feedline.analysis.sentences import PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import PART, PERCENT, Sentence
 
 _RULE_ID = "many_tensors"
 

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.enough_steps import REFUSED
 from feedline.analysis.ledger.view.storage import LOCK
 from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
 from feedline.analysis.measure.model import Loader, RunInfo
-from feedline.analysis.sentences import NAME, PART, TIME, Sentence
+from feedline.analysis.text.sentences import NAME, PART, TIME, Sentence
 
 _RULE_ID = "no_batch"
 

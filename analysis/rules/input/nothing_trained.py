@@ -3,13 +3,13 @@
 The program trained nothing, or in a way that feedline cannot see.
 """
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
-from feedline.analysis.sentences import PART, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import PART, Sentence
 
 _RULE_ID = "nothing_trained"
 

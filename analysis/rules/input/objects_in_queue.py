@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.sentences import SIZE, Sentence
+from feedline.analysis.text.sentences import SIZE, Sentence
 
 _RULE_ID = "objects_in_queue"
 

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import NUMBER, PART, Sentence
+from feedline.analysis.text.sentences import NUMBER, PART, Sentence
 
 _RULE_ID = "oversize_images"
 

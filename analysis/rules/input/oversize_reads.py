@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import Effort, Rule, Time
 from feedline.analysis.ledger.view.cpus import making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.sentences import PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import PERCENT, SIZE, Sentence
 
 _RULE_ID = "oversize_reads"
 

@@ -14,7 +14,7 @@ from feedline.analysis.ledger.view.page_faults import (
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import CODE, NAME, PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import CODE, NAME, PERCENT, SIZE, Sentence
 
 RULE_ID = "page_faults"
 

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
-from feedline.analysis.sentences import COUNT, NAME, NUMBER, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, Sentence
 
 _RULE_ID = "same_samples"
 

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.sentences import COUNT, Sentence
+from feedline.analysis.text.sentences import COUNT, Sentence
 
 _RULE_ID = "skipped_batches"
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
-from feedline.analysis.sentences import COUNT, NAME, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, TIME, Sentence
 
 _RULE_ID = "slow_first_batch"
 _TIMES = 5.0  # as long as another batch: less is a matter of cold caches

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.expected import KERNEL, Work
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import UNKNOWN_CALL, UNKNOWN_CAUSE, Why, slowest_stage
-from feedline.analysis.sentences import PART, TIME, Sentence
+from feedline.analysis.text.sentences import PART, TIME, Sentence
 
 _RULE_ID = "slow_for_its_bytes"
 

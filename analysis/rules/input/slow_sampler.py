@@ -2,7 +2,6 @@
 
 from pathlib import PurePosixPath
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -16,7 +15,8 @@ from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST
 from feedline.analysis.measure.code_places import SAMPLER
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
+from feedline.analysis.text.formatting import seconds
+from feedline.analysis.text.sentences import COUNT, NAME, PART, TIME, Sentence
 
 _RULE_ID = "slow_sampler"
 

@@ -1,6 +1,5 @@
 """Samples spend their time in many small files."""
 
-from feedline.analysis.formatting import counted, number
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -8,7 +7,8 @@ from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
-from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
+from feedline.analysis.text.formatting import counted, number
+from feedline.analysis.text.sentences import PART, PERCENT, SIZE, Sentence
 
 _RULE_ID = "small_files"
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
-from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, PERCENT, TIME, Sentence
 
 _RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}

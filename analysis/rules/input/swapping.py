@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
-from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import PART, PERCENT, SIZE, Sentence
 
 _RULE_ID = "swapping"
 

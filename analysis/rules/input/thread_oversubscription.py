@@ -1,6 +1,5 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
-from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -10,7 +9,8 @@ from feedline.analysis.ledger.view.cheaper import one_thread
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.loader_call import place
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.sentences import PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import counted, seconds
+from feedline.analysis.text.sentences import PART, PERCENT, Sentence
 
 RULE_ID = "thread_oversubscription"
 

@@ -1,6 +1,5 @@
 """There are no workers, or too few to keep pace with the step, while CPUs are free."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -25,10 +24,12 @@ from feedline.analysis.ledger.view.workers_needed import (
     sure_to_help,
     useless,
 )
-from feedline.analysis.sentences import NAME, PART, TIME, Sentence
+from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import NAME, PART, TIME, Sentence
 
 _RULE_ID = "too_few_workers"
-_CLAIMS = ("wait/starved", "wait/head_of_line", "read", "decode", "augment", "dataset", "collate")
+_CLAIMS = ("wait/starved", "wait/head_of_line", *MAKING_STAGES)
 
 _ALONE = Sentence(
     "the main process makes every batch itself, which takes {making} of each {step} step",
@@ -39,7 +40,7 @@ _RECEIVING = Sentence(
     "receiving batches from workers would take {low} to {high} per step", low=TIME, high=TIME
 )
 _KEEPS = Sentence(
-    "{workers} {keeps} keep up: a step's batches take {together}, {rest} {other}",
+    "{workers} {keeps} keep up: making a step's batches takes {together}, {rest} {other}",
     workers=PART,
     keeps=PART,
     together=TIME,
@@ -165,7 +166,7 @@ def _says(facts: RuleInputs, workers: int) -> list[str]:
         workers=counted(workers, "worker"),
         keeps="cannot" if slow else "can barely",
         together=together,
-        rest="the GPU's work" if rest > compute_s(facts) else "the rest of it",
+        rest="the GPU's work" if rest > compute_s(facts) else "the rest of the step",
         other=rest,
     )
     return [keeps, *([] if slow else [_LATE])]

@@ -2,7 +2,6 @@
 
 import math
 
-from feedline.analysis.formatting import count, counted, percent, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -11,7 +10,8 @@ from feedline.analysis.ledger.view.enough_steps import HIGH_SHARE, MIN_VERDICT_S
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
-from feedline.analysis.sentences import PART, TIME, Sentence
+from feedline.analysis.text.formatting import count, counted, percent, share_range
+from feedline.analysis.text.sentences import PART, TIME, Sentence
 
 _RULE_ID = "too_short"
 

@@ -1,6 +1,5 @@
 """A function of the program takes most of making a sample."""
 
-from feedline.analysis.formatting import nearly
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
@@ -17,7 +16,8 @@ from feedline.analysis.ledger.view.slow_code import (
     unpacked_per_byte,
 )
 from feedline.analysis.measure.code_places import COLLATE
-from feedline.analysis.sentences import NAME, NUMBER, PART, Sentence
+from feedline.analysis.text.formatting import nearly
+from feedline.analysis.text.sentences import NAME, NUMBER, PART, Sentence
 
 _RULE_ID = "user_code"
 _HALVED = 0.5

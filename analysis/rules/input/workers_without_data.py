@@ -1,6 +1,5 @@
 """Some workers of a stream have no data, or soon none: its parts are too few, or uneven."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
@@ -15,7 +14,8 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.measure.clues import Parts
-from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
 
 RULE_ID = "workers_without_data"
 

@@ -13,7 +13,7 @@ from feedline.analysis.measure.code_places import BACKWARD, EVALUATION, FORWARD,
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import main_weight
-from feedline.analysis.sentences import NAME, PERCENT, Sentence
+from feedline.analysis.text.sentences import NAME, PERCENT, Sentence
 
 _RULE_ID = "call_in_model"
 

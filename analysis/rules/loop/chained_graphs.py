@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding,
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.trend import grows
 from feedline.analysis.measure.code_places import BACKWARD
-from feedline.analysis.sentences import COUNT, PART, Sentence
+from feedline.analysis.text.sentences import COUNT, PART, Sentence
 
 _RULE_ID = "chained_graphs"
 

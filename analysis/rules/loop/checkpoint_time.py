@@ -1,6 +1,5 @@
 """Saving checkpoints takes part of the step."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -8,7 +7,8 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import CHECKPOINT
-from feedline.analysis.sentences import PART, PERCENT, SIZE, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import PART, PERCENT, SIZE, TIME, Sentence
 
 _RULE_ID = "checkpoint_time"
 

@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
-from feedline.analysis.sentences import COUNT, PERCENT, Sentence
+from feedline.analysis.text.sentences import COUNT, PERCENT, Sentence
 
 _RULE_ID = "denormal_numbers"
 

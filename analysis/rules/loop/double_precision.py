@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.measure.code_places import FORWARD
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "double_precision"
 

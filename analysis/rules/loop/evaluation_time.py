@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.calls_per_step import PER_EVALUATION
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -15,7 +14,8 @@ from feedline.analysis.ledger.view.slow_code import enough, reported
 from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.step_model import OwnFunction, StepSummary
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted, seconds
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "evaluation_time"
 

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.tensor_cores import (
     TensorCores,
     tensor_cores,
 )
-from feedline.analysis.sentences import TIME, Sentence
+from feedline.analysis.text.sentences import TIME, Sentence
 
 _RULE_ID = "float32_products"
 

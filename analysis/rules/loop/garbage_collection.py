@@ -3,13 +3,13 @@
 A full collection looks at every object of the program, so it takes long where there are many.
 """
 
-from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.step_model import GarbageCollection
-from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted, seconds
+from feedline.analysis.text.sentences import PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "garbage_collection"
 

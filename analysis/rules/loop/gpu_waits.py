@@ -3,7 +3,6 @@
 The host launches its work too slowly.
 """
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -14,7 +13,8 @@ from feedline.analysis.ledger.view.slow_code import enough
 from feedline.analysis.measure.code_places import LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.stages import STAGES
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "gpu_waits"
 

@@ -1,12 +1,12 @@
 """A loader's worker was killed, and the training ended with it."""
 
-from feedline.analysis.formatting import counted, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import KilledWorker
-from feedline.analysis.sentences import PART, SIZE, TIME, Sentence
+from feedline.analysis.text.formatting import counted, size
+from feedline.analysis.text.sentences import PART, SIZE, TIME, Sentence
 
 _RULE_ID = "killed_worker"
 

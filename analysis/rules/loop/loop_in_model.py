@@ -10,7 +10,7 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import ModelLoop, model_loop, plain_loop
 from feedline.analysis.measure.clues import OneByOne
 from feedline.analysis.measure.code_places import FORWARD
-from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, PERCENT, Sentence
 
 _RULE_ID = "loop_in_model"
 

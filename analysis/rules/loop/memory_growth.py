@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.measure.growing_lines import line_of_hooks, line_of_updates
 from feedline.analysis.measure.model import Holder, MemoryGrowth
-from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, PART, SIZE, TIME, Sentence
 
 _RULE_ID = "memory_growth"
 

@@ -6,7 +6,6 @@ It works tensor by tensor in Python, or runs other code inside its step().
 import re
 from dataclasses import dataclass
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.calls_per_step import PER_UPDATE
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -24,7 +23,8 @@ from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.source_lines import called_in
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "optimizer_time"
 _STAGE = "optimizer"

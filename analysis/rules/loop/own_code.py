@@ -6,7 +6,6 @@ It runs between models, backward passes and updates; the finding names functions
 import re
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
@@ -33,7 +32,8 @@ from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.ledger.view.trend import growing
 from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.step_model import OwnFunction
-from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
+from feedline.analysis.text.formatting import seconds
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
 _RULE_ID = "own_code"
 

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "padded_batches"
 

@@ -1,6 +1,5 @@
 """Every nth step takes longer, for something that the program does only then."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -8,7 +7,8 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
 from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.measure.step_model import PeriodicStall
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "periodic_stall"
 

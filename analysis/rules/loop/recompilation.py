@@ -3,7 +3,6 @@
 Each new shape, type or value that it did not expect costs a compilation.
 """
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -11,7 +10,8 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.model import Recompiled
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, Sentence
 
 _RULE_ID = "recompilation"
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides
 from feedline.analysis.measure.code_places import BACKWARD, RECOMPUTED
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "recomputed_forward"
 

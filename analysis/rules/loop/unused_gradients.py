@@ -5,7 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import BACKWARD
-from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, PERCENT, TIME, Sentence
 
 _RULE_ID = "unused_gradients"
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides, line_with
 from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "unused_parameters"
 

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.cheaper import less_cpu, one_thread, place_of
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers
 from feedline.analysis.ledger.view.sample import MIN_PROCESS_RATIO, process_ratio, total
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.sentences import PERCENT, Sentence
+from feedline.analysis.text.sentences import PERCENT, Sentence
 
 _RULE_ID = "workers_hold_cpus"
 

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.tensor_cores import (
     TensorCores,
     tensor_cores,
 )
-from feedline.analysis.sentences import NAME, PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import NAME, PART, PERCENT, Sentence
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 

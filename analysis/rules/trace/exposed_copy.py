@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
+from feedline.analysis.text.sentences import PART, PERCENT, SIZE, Sentence
 
 _RULE_ID = "exposed_copy"
 _SAYS = Sentence(

@@ -1,11 +1,11 @@
 """The device waits for the host to launch its next kernel."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view import launches
-from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "host_bound"
 

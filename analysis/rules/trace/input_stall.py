@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.sentences import NUMBER, PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import NUMBER, PART, PERCENT, Sentence
 
 _RULE_ID = "input_stall"
 

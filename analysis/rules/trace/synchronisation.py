@@ -6,7 +6,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.sentences import PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import PART, PERCENT, Sentence
 
 _RULE_ID = "synchronisation"
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 
-from feedline.analysis.formatting import counted
+from feedline.analysis.text.formatting import counted
 from feedline.analysis.traces.kineto.event_blocks import NONE
 from feedline.analysis.traces.kineto.fill import Filled
 from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, as_int

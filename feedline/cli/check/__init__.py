@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class CheckCommand:
     """Check a run against a budget: a gate for CI.
 
-    The budget is a TOML file with limits for throughput, steps, stages, CPU time per sample and
-    findings. A limit may also be relative to a base run. docs/jobs/ci.md lists the keys.
+    The budget is a TOML file with limits for throughput, step time, stage times and CPU time per
+    sample. It can also name findings that must not occur. A limit may also be relative to a base run, which
+    the key base names. docs/jobs/ci.md in a clone lists the keys.
 
     A limit counts as exceeded only if noise cannot explain it. The exit code is 77 if a limit is
     exceeded. It is 75 if none is exceeded, but at least one could not be judged. That happens if the

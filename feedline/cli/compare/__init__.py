@@ -28,8 +28,8 @@ _IMAGE_SIZE = 224  # pixels, of the default transform
 class CompareCommand:
     """Compare data loaders on your images and transforms: PyTorch, SPDL, DALI.
 
-    First checks each loader: does every image arrive exactly once in an epoch? Are the tensors the
-    same for all loaders, with fixed random parameters? Then measures the throughput of all loaders
+    First checks each loader: does every image arrive exactly once in an epoch? With the same crops and
+    flips, are the tensors of all loaders equal? Then measures the throughput of all loaders
     in alternating rounds.
 
     MODULE:NAME is an object in a module that Python can import from the current folder. Default
@@ -55,7 +55,7 @@ class CompareCommand:
             "--loaders",
             type=name_list,
             metavar="NAME,NAME",
-            help=f"compare only these, out of {', '.join(LOADER_NAMES)}",
+            help=f"compare only these, out of {', '.join(LOADER_NAMES)} (docs/compare.md describes them)",
         )
         measuring.add_argument(
             "--max-images",
@@ -67,7 +67,7 @@ class CompareCommand:
             "--rounds",
             type=at_least(1),
             metavar="N",
-            help="number of alternating rounds, more of which give narrower intervals (default: 9)",
+            help="number of alternating rounds: more rounds, narrower confidence intervals (default: 9)",
         )
         measuring.add_argument(
             "--cold",
@@ -97,8 +97,8 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     kinds = _chosen(args.loaders)
     task = _task_of(args)
 
-    from feedline.analysis.formatting import duration
     from feedline.analysis.report import document_text
+    from feedline.analysis.text.formatting import duration
     from feedline.cli.compare.text import document_of, program_lines
     from feedline.pipelines.compare.side_by_side import (
         FULL_COMPARISON,

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from feedline.analysis import formatting
-from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import (
     Block,
@@ -18,6 +16,8 @@ from feedline.analysis.report.document import (
     Table,
 )
 from feedline.analysis.report.figures.svg import percent, tag
+from feedline.analysis.text import formatting
+from feedline.analysis.text.formatting import BLANK, Scale, number, seconds
 from feedline.pipelines.compare.comparison_result import (
     Comparison,
     LoaderRow,

@@ -23,15 +23,16 @@ class _AdviseCommand:
     """Find out why a larger batch lowered the accuracy, and what to try first.
 
     Compares the runs with the one that has the smallest batch. Says whether accuracy was lost to too
-    few updates, stale statistics, worse generalization or instability. Runs of equal batch size are
-    treated as repetitions with different seeds.
+    few updates, stale BatchNorm statistics, worse generalization or instability. Runs of equal batch
+    size (samples per update, of all ranks) are treated as repetitions with different seeds. Losses
+    are recorded by themselves, other metrics with feedline.metric(NAME, VALUE).
 
-    --target also reports the time to a value for each number of ranks. To predict numbers of ranks
-    that were not run, give runs with at least two different numbers of ranks.
+    With --target, also prints the time to reach this value, by number of ranks. To predict numbers of
+    ranks that were not run, give runs with at least two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
-        feedline converge advise runs/batch-32 --target "train loss=0.3" --ranks 1,2,4,8
+        feedline converge advise runs/one-rank runs/two-ranks --target "train loss=0.3" --ranks 1,2,4,8
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ class _AdviseCommand:
             "--target",
             type=_parse_target,
             metavar="CURVE=VALUE",
-            help="curve and value to report the time to, such as 'train loss=0.3'",
+            help="report the time until a recorded curve reaches a value, such as 'train loss=0.3'",
         )
         reaching.add_argument(
             "--ranks",

@@ -11,7 +11,6 @@ from feedline.analysis.convergence.curves import TRAIN
 from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
-from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity, advice
 from feedline.analysis.report.document import (
     Block,
@@ -25,6 +24,7 @@ from feedline.analysis.report.document import (
     Table,
 )
 from feedline.analysis.report.phrases import full_stop
+from feedline.analysis.text.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.profiler.printable import printable_in
 
 #: Of a run and its reference: what is different, and the name of that.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class DiffCommand:
     """Compare two runs: what changed, by how much, and whether it is more than noise.
 
-    Compares step times, stages, waits, collectives, CPU time per sample, machine load, findings,
-    settings, versions and hardware. A change counts if it exceeds both --min-change and the noise of
+    Compares step times, stages, waits, collectives, CPU time per sample, machine load, settings, the
+    findings of both reports, versions and hardware. A change counts if it exceeds both --min-change and the noise of
     the runs. Changes due to slower CPUs or to other programs are listed separately. Run folders that
     `feedline ingest` made from traces can be compared, too.
 

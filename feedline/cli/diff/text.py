@@ -9,7 +9,6 @@ from feedline.analysis.diff.conclusion import describe_difference, machine_reaso
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import OF_CODE, OF_STEP
-from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import (
     Document,
@@ -18,6 +17,7 @@ from feedline.analysis.report.document import (
     Note,
     Table,
 )
+from feedline.analysis.text.formatting import BLANK, counted, value
 from feedline.profiler.printable import printable_in
 
 _GROUP_TITLES = {

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.analysis.formatting import counted
+from feedline.analysis.text.formatting import counted
 from feedline.cli.options import add_output, add_training
 from feedline.cli.outputs import check_files, name_files, progress_bar
 from feedline.cli.remaining import Remaining, about
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class ProbeCommand:
     """Measure how fast each part of this machine is by itself.
 
-    Uses your own files, transforms and model. Measures:
+    Uses your own files, transforms and model. Without --data or --model, what needs them is left
+    out. Measures:
       read, decode, augment   each stage of making a sample
       transport               moving batches between processes
       copy                    copying batches to the device
-      compute, sweep          training the model at one batch size, and at many
+      compute                 training the model at one batch size
+      sweep                   the same at many batch sizes
       all_reduce              adding up gradients between processes
 
     Each speed comes with its spread and CPU time. If a part cannot be measured here, feedline says

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from feedline.analysis.formatting import BLANK, counted, number, seconds, share, size
 from feedline.analysis.report import phrases
 from feedline.analysis.report.document import Block, Document, Headline, Items, Note, Table
+from feedline.analysis.text.formatting import BLANK, counted, number, seconds, share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 

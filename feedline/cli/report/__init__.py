@@ -60,20 +60,21 @@ class ReportCommand:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
     Works for finished, killed and live runs. Prints the report, and writes report.html, report.json
-    and trace.json.gz into the run folder. With -o, --html or --format, feedline produces only that
-    output: -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all processes.
+    and trace.json.gz into the run folder. With -o or --html, only that file is written. With
+    --format, none is. -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all processes.
 
-    If a run has several trainings, feedline shows an overview. Each training has its own report:
-      RUN/training-N  trainings of separate processes (training-0: the script itself)
-      RUN/parts/N     trainings of one process, one after another (--part N shows one)
+    If a command started several trainings, feedline shows an overview. Give one of these folders for
+    the report of a training:
+      RUN/training-N  of another process (training-0: the script itself)
+      RUN/parts/N     of one process, one after another (--part N shows it)
 
     A file written with -o contains the overview and all reports.
 
     For a folder that `feedline attach -o` wrote, prints what attach printed.
 
     --by-rank reads the ranks of a large run in parallel, and shows which rank the others wait for,
-    and how long. It names missing, restarted and killed ranks. RUN may also be an address that
-    fsspec can open (s3://...).
+    and how long. It names missing, restarted and killed ranks. RUN may then also be an address
+    that fsspec can open (s3://...).
 
     Examples:
         feedline report
@@ -166,7 +167,7 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--with-source",
         action="store_true",
-        help="quote the slowest source lines in -o FILE.html or --format html, except from files "
+        help="quote the slowest source lines (with -o FILE.html or --format html), except from files "
         "that have changed since the run",
     )
     group.add_argument(
@@ -180,15 +181,15 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="FILE",
         action="append",
-        help="machine speeds that `feedline probe` or `compare` measured, for the section Roofline "
-        "(may be repeated, default: ceilings.json in the run folder)",
+        help="speeds that `feedline probe -o FILE` or `compare` measured, to compare the run with. May be "
+        "repeated (default: ceilings.json in the run folder)",
     )
     group.add_argument(
         "--link-bandwidth",
         type=bandwidth,
         metavar="RATE",
         help="nominal bandwidth of a rank's network link in one direction, such as 25GB/s or "
-        "200Gbit/s",
+        "200Gbit/s, to compare collectives with",
     )
     group.add_argument(
         "--nccl-log",
@@ -218,7 +219,8 @@ def _built(
     ]
     rows = [row for process in processes for row in process.rows]
     outside = None if several else processes[0].outside
-    summary = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
+    said = dict.fromkeys(note for process in processes for note in process.notes)
+    summary = overview.Overview(path.name, [], rows, outside, [*said, *notes])
     reports = [report for process in processes for report in process.reports]
     written = [file for process in processes for file in process.written]
     if several:

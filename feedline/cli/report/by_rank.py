@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.ranks.blame import PERSISTENT_SHARE
 from feedline.analysis.ranks.communication import SHARES
 from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report import phrases
 from feedline.analysis.report.document import Document, Headline, Items, Note, Table
 from feedline.analysis.report.figures.rank_parts import PART_LABELS
+from feedline.analysis.text.formatting import (
+    BLANK,
+    Scale,
+    count,
+    counted,
+    number,
+    seconds,
+    share,
+    size,
+)
 from feedline.profiler.printable import printable_in
 
 _MAX_STRAGGLERS = 8  # ranks shown

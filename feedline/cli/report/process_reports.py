@@ -69,7 +69,7 @@ def report_process(
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
     run, folder = training.run, training.folder if several else path
-    windows = read_windows(run) if _draws_trace(args, number) and not holds_traces(run) else None
+    windows = None if holds_traces(run) else read_windows(run)
     ceilings = ceilings_of(path, args.ceilings)
     network = _network_hints(args.link_bandwidth, args.nccl_log)
     parts = of_process(run, number)
@@ -83,7 +83,8 @@ def report_process(
         return replace(report, notes=said)
 
     if args.with_source and (several or len(parts) > 1):
-        raise ScriptError("--with-source quotes the program of one training: add --training N")
+        way = f"name one, as in {path / training.name}" if several else "add --part N"
+        raise ScriptError(f"--with-source quotes the program of one training: {way}")
     if len(parts) > 1:
         reported = _report_several(path, folder, run, parts, build, name, args)
     else:
@@ -92,7 +93,7 @@ def report_process(
         )
     done()
     done()
-    if windows is not None:
+    if windows is not None and _draws_trace(args, number):
         reported.written.extend(_write_trace(folder, run, args, windows))
     if args.output is not None and stack_files.is_stacks(args.output):
         stack_files.write(run, args.output)

@@ -58,7 +58,7 @@ class ScaleCommand:
             "--throughput",
             type=_throughput,
             metavar="RANKS=SAMPLES/S,...",
-            help="throughputs measured elsewhere, by number of ranks",
+            help="throughputs of all ranks together, measured elsewhere",
         )
         predicting = parser.add_argument_group("predicting")
         predicting.add_argument(
@@ -78,19 +78,19 @@ class ScaleCommand:
             "--noise-scale",
             type=_noise_scale,
             metavar="SAMPLES",
-            help="critical batch size from `feedline converge advise`, to also compare the time to "
-            "the same accuracy",
+            help="critical batch size from `feedline converge advise`: also compares the time to the "
+            "same accuracy, by number of ranks",
         )
         predicting.add_argument(
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="optimizer steps to the target with a very large batch (Smin), to show the time to "
-            "accuracy in seconds instead of ratios",
+            help="updates to the target accuracy with a very large batch: with --noise-scale, shows "
+            "times in seconds instead of ratios",
         )
         add_output(
             parser,
-            "folder to create (default for a training: runs/scale-TIME)",
+            "folder to create (default with a script: runs/scale-TIME)",
             metavar="FOLDER",
             json="the result",
             force="replace existing runs and files",
@@ -347,6 +347,7 @@ def from_runs(paths: list[Path]) -> _StudyInput:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
+    from feedline.analysis.explain.late_launch import late_of
     from feedline.analysis.scaling import launch_points, together
     from feedline.profiler.store.trainings import open_run, require_one_training
 
@@ -354,9 +355,9 @@ def from_runs(paths: list[Path]) -> _StudyInput:
     points = launch_points.points_of(launches)
     if refused := together.why_incomparable(launches, points):
         return _StudyInput(points, refused=refused)
-    return _StudyInput(
-        points, launch_points.basis_of(launches), together.late_of(launches[-1], points[-1])
-    )
+    largest = points[-1]
+    late = late_of(launches[-1], largest.ranks, largest.step_s)
+    return _StudyInput(points, launch_points.basis_of(launches), late)
 
 
 def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | None) -> int:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedline.analysis.formatting import BLANK, count, rate, seconds, share
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import Document, Headline, Items, Note, Table
 from feedline.analysis.report.figures.throughput import throughput_by_ranks
 from feedline.analysis.scaling.efficiency import ScalingRow, Unit
 from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import Study, counted
+from feedline.analysis.text.formatting import BLANK, count, rate, seconds, share
 from feedline.profiler.printable import printable_in
 
 _KIND_TEXTS = {

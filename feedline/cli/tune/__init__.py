@@ -64,7 +64,7 @@ class TuneCommand:
         )
         add_output(
             parser,
-            "write the result with a plot to FILE.html",
+            "write the result with a plot to FILE, which ends in .html",
             json="the result",
         )
 

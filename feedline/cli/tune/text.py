@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedline.analysis.formatting import BLANK, count, rate, seconds, size
 from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
 from feedline.analysis.report import page
@@ -18,6 +17,7 @@ from feedline.analysis.report.document import (
     Table,
 )
 from feedline.analysis.report.figures.throughput import throughput_by_workers
+from feedline.analysis.text.formatting import BLANK, count, rate, seconds, size
 from feedline.cli.settings import as_code
 from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other_runs
 from feedline.profiler.printable import printable_in

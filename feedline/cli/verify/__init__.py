@@ -23,27 +23,28 @@ class VerifyCommand:
     with 95 % confidence. Exit codes: 0 accepted, 77 rejected, 75 inconclusive.
 
     `feedline verify RUN` alone prints the command that tests the fix of RUN's report. `feedline
-    verify` alone lists all earlier trials, from ledger.jsonl.
+    verify` alone lists all earlier trials, which runs/verify/ledger.jsonl keeps.
 
     DATALOADER SETTINGS: --set NAME=VALUE, or --fix with the name of a finding of RUN
 
-    Runs the training in pairs of about 20 s, with and without the change. Prints the measured and
-    the predicted throughput, and a diff of the lines to change. Without RUN, feedline first records
-    the training. The runs of an earlier trial are overwritten, but its result is kept.
+    Runs the training in pairs, with and without the change, for at most 20 s each. Prints the
+    measured and the predicted throughput, and a diff of the lines to change. Without RUN, feedline
+    first records the training. The runs of an earlier trial are overwritten, but its result is kept.
+    After Ctrl-C, the same command continues.
 
-    In the training's arguments, feedline replaces {out} by a new, empty folder for each run. The
+    In the training's arguments, feedline replaces {out} with a new, empty folder for each run. The
     training can write only there, to temporary folders and caches, and to folders that --writable
     names. A training that writes elsewhere fails. W&B and MLflow are offline.
 
     LARGE-BATCH FIXES: --fix NAME=VALUE, as in `feedline run`
 
     Trains to the end with several seeds, with and without the fix. Many fixes have a control: a
-    simpler change of equal cost, which the fix must beat as well. All runs must process the same
-    number of samples.
+    simpler change of equal cost, which the fix must beat as well. feedline checks that all runs
+    process the same number of samples.
 
     These runs can overwrite your files, so give each run its own folder, such as out/{arm}-{seed}.
-    In the training's arguments, feedline replaces {arm} by baseline, fix or control, and {seed} and
-    {checkpoint} by their values.
+    In the training's arguments, feedline replaces {arm} with baseline, fix or control, and {seed} and
+    {checkpoint} with their values.
 
     The training can also read these values from FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
     FEEDLINE_CHECKPOINT.
@@ -193,7 +194,7 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--control",
         metavar="NAME=VALUE,...",
-        help="fixes of the control runs, or none (default: those that the fix defines, if any)",
+        help="fixes of the control runs, or the word none (default: those that the fix defines, if any)",
     )
     seeds.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="checkpoint that each run starts from"
@@ -208,14 +209,13 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare (default: one passed to feedline.metric(), else the evaluation "
-        "loss, else the training loss)",
+        help="metric to compare (default: one that the script gave to feedline.metric(NAME, VALUE), "
+        "else the evaluation loss, else the training loss)",
     )
     seeds.add_argument(
         "--better",
         choices=("higher", "lower"),
-        help="which values of --metric are better (default: as its name says, such as accuracy or "
-        "loss)",
+        help="which values of --metric are better (default: by its name, such as higher for accuracy)",
     )
 
 

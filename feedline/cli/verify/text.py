@@ -9,7 +9,6 @@ from pathlib import Path
 from feedline.analysis.convergence.trial import Branch, FixTrial
 from feedline.analysis.explain import tried
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial
-from feedline.analysis.formatting import BLANK, number, percent, rate
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.report.document import (
     Block,
@@ -21,6 +20,7 @@ from feedline.analysis.report.document import (
     Table,
     Title,
 )
+from feedline.analysis.text.formatting import BLANK, number, percent, rate
 from feedline.cli.outputs import save
 from feedline.profiler.files import results
 from feedline.profiler.printable import printable_in

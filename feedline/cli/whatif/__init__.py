@@ -48,13 +48,13 @@ class WhatifCommand:
         add_run(parser)
         changed = parser.add_argument_group("what to change")
         add_settings(
-            changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict (may be repeated)"
+            changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict with (may be repeated)"
         )
         add_shortcuts(changed)
         changed.add_argument(
             "--fix",
             metavar="ID",
-            help="apply the fix of a finding, such as too_few_workers (`feedline report RUN --full` "
+            help="predict the fix of a finding, such as too_few_workers (`feedline report RUN --full` "
             "shows the names)",
         )
         changed.add_argument(

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.analysis.explain.predictions import joined
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.cpus import crowded
+from feedline.analysis.text.formatting import seconds
 from feedline.cli.parser import suggestion
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError

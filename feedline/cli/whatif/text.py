@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.ledger.rule import Effort
 from feedline.analysis.predict.limits import (
@@ -20,6 +19,7 @@ from feedline.analysis.predict.limits import (
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.document import Document, Field, Fields, Headline, Note
 from feedline.analysis.rules import BY_ID
+from feedline.analysis.text.formatting import rate as format_rate
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 

@@ -12,10 +12,10 @@ from traces.joined.rules import Event, File
 from traces.joined.training import BATCH, SAMPLES
 from warm_python import WarmPython
 
+from feedline.__main__ import main
 from feedline.analysis.report import perfetto_trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.windows import _READINGS_NS, _marks_in, read_windows, shared_clock
-from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.trainings import open_run

@@ -9,8 +9,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 import feedline
+from feedline.__main__ import main
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.cli import main
 
 
 def profiled(handler, steps: int = 3, repeat: int = 1) -> None:

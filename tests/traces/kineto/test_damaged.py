@@ -130,6 +130,7 @@ def test_a_damaged_archive_keeps_what_came_before(tmp_path):
         (b"", "no `traceEvents` list"),
         (b"hello", "neither JSON nor"),
         (b"\x89PNG\r\n", "neither JSON nor"),
+        (b"null\n", "it holds no events"),
         (b"PK\x03\x04 and more", "compressed with zip"),
         (b"{}", "no `traceEvents` list"),
         (b'{"traceEvents": {}}', "no `traceEvents` list"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from feedline.analysis.formatting import (
+from feedline.analysis.text.formatting import (
     count,
     number,
     percent,

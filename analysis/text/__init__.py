@@ -1,0 +1,1 @@
+"""Numbers and sentences as all reports write them."""
