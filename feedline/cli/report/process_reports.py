@@ -69,7 +69,7 @@ def report_process(
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
     run, folder = training.run, training.folder if several else path
-    windows = None if holds_traces(run) else read_windows(run)
+    windows = read_windows(run) if _draws_trace(args, number) and not holds_traces(run) else None
     ceilings = ceilings_of(path, args.ceilings)
     network = _network_hints(args.link_bandwidth, args.nccl_log)
     parts = of_process(run, number)
@@ -93,7 +93,7 @@ def report_process(
         )
     done()
     done()
-    if windows is not None and _draws_trace(args, number):
+    if windows is not None:
         reported.written.extend(_write_trace(folder, run, args, windows))
     if args.output is not None and stack_files.is_stacks(args.output):
         stack_files.write(run, args.output)
