@@ -15,6 +15,7 @@ from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
+from feedline.analysis.measure.rest_samples import input_in_rests
 from feedline.analysis.measure.stages import IN_GETITEM, STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, steps_of
@@ -114,7 +115,13 @@ class RankMetrics:
     @cached_property
     def estimate(self) -> Estimate | None:
         """What the recorded steps say of those; None where all were recorded."""
-        return Estimate.of(self.main, self.steps, self.first) if self.steps is not None else None
+        if self.steps is None:
+            return None
+        estimate = Estimate.of(self.main, self.steps, self.first)
+        if estimate is None or self.loader_elsewhere:
+            return estimate
+        seen = input_in_rests(self.rank, self.counted)
+        return estimate if seen is None else estimate.corrected(self.stages, *seen)
 
     @property
     def loader_elsewhere(self) -> bool:

@@ -44,3 +44,43 @@ def test_what_is_in_no_stage_is_what_the_stages_lack(counted_us, share):
     assert means.get("unattributed", 0.0) == pytest.approx(share * counted_us * US)
     assert sum(means.values()) == pytest.approx(counted_us * US)
     assert replace(steps, longer=False).unattributed_share(stages) == 0.0
+
+
+def waiting(share: float, odd_steps: int = 4) -> dict[str, np.ndarray]:
+    """Stages of steps that wait for that part of the time."""
+    wall = np.full(odd_steps, 1500.0 * US)
+    return {
+        "wait": share * wall,
+        "forward": 0.4 * (1 - share) * wall,
+        "other": 0.6 * (1 - share) * wall,
+    }
+
+
+def test_samples_that_show_clearly_more_input_tell_its_share():
+    """Recording took it from the wait: the others keep their proportions, and the sum stays."""
+    stages = waiting(0.6)
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False).corrected(stages, 0.85, 400)
+
+    means, drawn = steps.means(stages), steps.drawn(stages)
+
+    assert means["wait"] == pytest.approx(0.85 * 1500 * US)
+    assert means["forward"] / means["other"] == pytest.approx(2 / 3)
+    assert sum(means.values()) == pytest.approx(1500 * US)
+    low, high = np.quantile(drawn["wait"], (0.025, 0.975))
+    assert low < 0.85 < high and 0.05 < high - low < 0.09, "400 samples: 0.85 +- 0.035"
+
+
+@pytest.mark.parametrize(
+    ("share", "samples"), [(0.64, 10_000), (0.85, 4), (0.3, 10_000)], ids=["little", "few", "less"]
+)
+def test_samples_that_do_not_show_clearly_more_input_change_nothing(share, samples):
+    stages, steps = waiting(0.6), replace(estimate(1500), cost_ns=0.0, longer=False)
+
+    assert steps.corrected(stages, share, samples) is steps
+
+
+def test_without_a_wait_or_beside_it_there_is_nothing_to_correct():
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False)
+    alone, whole = {"forward": np.full(4, 1500.0 * US)}, {"wait": np.full(4, 1500.0 * US)}
+
+    assert steps.corrected(alone, 0.5, 400) is steps and steps.corrected(whole, 0.5, 400) is steps
