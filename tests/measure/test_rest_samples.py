@@ -10,7 +10,12 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
 LOOP = StackFrame("***/train.py", 9, "<module>")
-WAITS = (LOOP, StackFrame("/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 800, "__next__"))
+WAITS = (
+    LOOP,
+    StackFrame(
+        "/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 800, "__next__"
+    ),
+)
 RESTS = Counted(np.array([100, 1000]), np.array([500, 2000]), np.array([9, 9]), {}, None)
 
 
