@@ -69,6 +69,7 @@ def training(ticking, forward_ns, steps):
     return train
 
 
+@pytest.mark.quiet  # beside other tests, threads read the clock that ticks with each reading
 def test_shares_are_those_of_the_training_and_not_of_recording_it(recorded, ticking):
     report, main = recorded(training(ticking, FORWARD, 6000))
 
@@ -76,7 +77,7 @@ def test_shares_are_those_of_the_training_and_not_of_recording_it(recorded, tick
     step, sampled = report.step, report.step.sampled
     assert rested(main) > 3000
     assert step.mean_s == pytest.approx(own / 1e9, rel=0.03)
-    assert step.stages["forward"] == pytest.approx(FORWARD / 1e9, rel=0.2)
+    assert step.stages["forward"] == pytest.approx(FORWARD / 1e9, rel=0.15)
     assert sum(step.stages.values()) == pytest.approx(step.mean_s)
     for stage, truth in (("forward", FORWARD), ("other", LOGGING / 2)):
         assert sampled.share_low[stage] - 0.03 <= truth / own <= sampled.share_high[stage] + 0.03, (
