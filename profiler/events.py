@@ -44,8 +44,8 @@ class Stage(enum.IntEnum):
 
     # The making of a batch: in a worker, or in the main thread when there are none.
     FETCH = 1  #: one batch, samples and collate. extra: samples. Flags: FAILED, END
-    #: a sample seen in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how many each
-    # stands for. Flags: FIRST
+    #: a sample seen in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how
+    #: many each stands for. Flags: FIRST
     SAMPLE = 2
     #: source: operation. nbytes: bytes read. extra: bytes of the chunks that hold them (0: unknown)
     READ = 3

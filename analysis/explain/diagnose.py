@@ -38,10 +38,11 @@ def diagnose(
 ) -> list[Finding]:
     """Return what holds a run back, most important first.
 
-    At most three findings besides those of the loop are not info; those that are follow them. It says nothing of a run that
-    trained nothing, or that is too short. It speaks of the input only if the step waits for it at
-    least 5 % of its time (the loader's only start aside); otherwise it says that it does not, or,
-    without a loader, that it cannot tell. What ranks cost each other is looked at in any case.
+    At most three findings besides those of the loop are not info; those that are follow them. It
+    says nothing of a run that trained nothing, or that is too short. It speaks of the input only if
+    the step waits for it at least 5 % of its time (the loader's only start aside); otherwise it says
+    that it does not, or, without a loader, that it cannot tell. What ranks cost each other is looked
+    at in any case.
 
     Args:
         checks: what is wrong with how the training is set up. Of it, only what is of high severity

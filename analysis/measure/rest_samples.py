@@ -52,7 +52,8 @@ def input_in_rests(rank: Rank, counted: Counted) -> SampledInput | None:
             rest = np.searchsorted(counted.start, moments, "right") - 1
             inside = int(((rest >= 0) & (moments < counted.end[rest])).sum())
             number += inside
-            of_input += inside * (standing(stack.frames).place in _INPUT)
+            if inside and standing(stack.frames).place in _INPUT:
+                of_input += inside
     if number < _MIN_SAMPLES or not 0 < of_input < number:
         return None
     return SampledInput(of_input / number, number)
