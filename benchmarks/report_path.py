@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import feedline
-from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.explain.build import recorded_report, training_input
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.report import terminal
 from feedline.profiler.store.trainings import open_run
@@ -92,13 +92,13 @@ def report(stored: Path, depth: int) -> Way:
     """From a run folder to its report."""
     run = open_run(stored)
     with followed(depth) as way:
-        build(run)
+        recorded_report(run)
     return way
 
 
 def terminal_text(stored: Path, depth: int) -> Way:
     """From a report to its text on a terminal."""
-    built = build(open_run(stored))
+    built = recorded_report(open_run(stored))
     with followed(depth) as way:
         terminal.render(built)
     return way

@@ -1,6 +1,7 @@
 """Imports go only downwards, through the layers below, and in no circle."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ ANALYSIS = [
 INSIDE = ("feedline.analysis.", "feedline.profiler.")
 
 
+@cache
 def modules() -> dict[str, Path]:
     found = {}
     for folder, package in FOLDERS.items():
@@ -56,8 +58,9 @@ def part_of(module: str) -> str:
     return max((name for name in HEIGHT if f"{module}.".startswith(f"{name}.")), key=len)
 
 
-def imports(path: Path, known: dict[str, Path]) -> list[str]:
-    names = []
+@cache
+def imports(path: Path) -> list[str]:
+    known, names = modules(), []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
@@ -93,7 +96,7 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 def graph_of(known: dict[str, Path]) -> dict[str, set[str]]:
     """Module -> those that it imports, inside functions too."""
     return {
-        module: {name for name in imports(path, known) if name in known} - {module}
+        module: {name for name in imports(path) if name in known} - {module}
         for module, path in known.items()
     }
 
@@ -142,11 +145,10 @@ def test_no_package_of_analysis_reaches_a_higher_one():
 
 
 def test_no_module_imports_one_of_a_higher_layer_or_a_sibling_kept_apart():
-    known = modules()
     upward = []
-    for module, path in known.items():
+    for module, path in modules().items():
         part = part_of(module)
-        for name in imports(path, known):
+        for name in imports(path):
             if name.split(".")[0] != "feedline":
                 continue
             other = part_of(name)
@@ -156,11 +158,10 @@ def test_no_module_imports_one_of_a_higher_layer_or_a_sibling_kept_apart():
 
 
 def test_analysis_imports_neither_torch_nor_dali():
-    known = modules()
     found = [
         f"{module} imports {name}"
-        for module, path in known.items()
-        for name in imports(path, known)
+        for module, path in modules().items()
+        for name in imports(path)
         if name.split(".")[0] in NEVER.get(part_of(module), ())
     ]
     assert not found

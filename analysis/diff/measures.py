@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.side import CPU_TIMED_STAGES, ComparedRun, Influence, Measure
-from feedline.analysis.explain import pipeline
+from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.intervals import FloatArray
@@ -323,11 +323,11 @@ def compared_run(path: Path) -> ComparedRun:
         RunNotFound: there is none, or it holds several trainings.
         RunDamaged, SchemaTooNew: it cannot be read.
     """
-    folder, number = pipeline.place(path, None)
+    folder, number = reports_of_run.place(path, None)
     run = open_run(path) if number is not None else require_one_training(open_run(folder))
-    report = pipeline.report_of(run, pipeline.ceilings_of(folder))
+    report = reports_of_run.report_of(run, reports_of_run.ceilings_of(folder))
     manifest = run.ranks[min(run.ranks)].manifest
-    if pipeline.holds_traces(run):
+    if reports_of_run.holds_traces(run):
         measures = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))]
         waiting = None
     else:

@@ -1,6 +1,6 @@
 """Build the one object that every report is drawn from.
 
-build
+recorded_report
     measure          records -> what each rank did, and the facts that rules read (measured.py)
     _predictions_of  limits (roofline.py), which predictions keep to (predictions.py)
     diagnose         findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
@@ -33,7 +33,9 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
 
 
-def build(run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS) -> Report:
+def recorded_report(
+    run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS
+) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
@@ -148,7 +150,7 @@ class TrainingInput:
 def training_input(
     run: Run, ceilings: Ceilings | None = None, tried: Sequence[Trial] = ()
 ) -> TrainingInput:
-    """Read what ``build`` reads, without its findings. Errors as there.
+    """Read what ``recorded_report`` reads, without its findings. Errors as there.
 
     Args:
         tried: trials that rejected settings, which are then not predicted.

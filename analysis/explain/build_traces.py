@@ -46,7 +46,7 @@ def holds_traces(run: Run) -> bool:
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
-def build(run: Run, pool: RankPool) -> Report:
+def traced_report(run: Run, pool: RankPool) -> Report:
     """Read all ranks' traces and say what they show.
 
     Args:

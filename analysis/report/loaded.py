@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.analysis.explain import pipeline
+from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -94,7 +94,7 @@ class LoadedRun:
         Raises:
             RunDamaged: none of its ranks can be read.
         """
-        made = pipeline.report_of(self._run, self._ceilings, processes=False)
+        made = reports_of_run.report_of(self._run, self._ceilings, processes=False)
         return replace(made, notes=[*made.notes, *self._notes()])
 
     @property
@@ -181,7 +181,7 @@ class LoadedRun:
 
     @cached_property
     def _ranks(self) -> dict[int, RankMetrics]:
-        if pipeline.holds_traces(self._run):
+        if reports_of_run.holds_traces(self._run):
             raise FeedlineError(
                 f"{self.path} holds traces that another tool made: they have no frames of records. "
                 "Use .report (its step, ranks and traces), .findings and .to_html()"
@@ -232,12 +232,12 @@ def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]
         RunNotFound, RunDamaged, SchemaTooNew, CeilingsDamaged: as in ``load``, except that several
             trainings are not an error.
     """
-    folder, number = pipeline.place(Path(path), training)
+    folder, number = reports_of_run.place(Path(path), training)
     found = trainings(folder)
     if len(found) > 1 and number is not None:
         open_run(folder)  # raises: of which process?
-    ceilings = pipeline.ceilings_of(folder)
-    runs = [(one.run, run) for one in found for run in pipeline.of_process(one.run, number)]
+    ceilings = reports_of_run.ceilings_of(folder)
+    runs = [(one.run, run) for one in found for run in reports_of_run.of_process(one.run, number)]
     for _, run in runs:
         _refuse_unreadable(run)
     beside = folder if len(runs) == 1 else None
@@ -250,7 +250,7 @@ def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]
 def _refuse_unreadable(run: Run) -> None:
     """See that the records of one rank at least can be read. Raises RunDamaged."""
     problem: RunDamaged | None = None
-    for rank in run.ranks.values() if not pipeline.holds_traces(run) else ():
+    for rank in run.ranks.values() if not reports_of_run.holds_traces(run) else ():
         try:
             if rank.main:
                 return
@@ -270,7 +270,11 @@ def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Trai
         number: of the training that was asked for.
         folder: the run folder, where it holds one training.
     """
-    told = [] if number is not None or pipeline.holds_traces(whole) else read_windows(whole).notes
+    told = (
+        []
+        if number is not None or reports_of_run.holds_traces(whole)
+        else read_windows(whole).notes
+    )
     return (
         told
         if folder is None

@@ -314,13 +314,13 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
-    from feedline.analysis.explain.build import build
+    from feedline.analysis.explain.build import recorded_report
     from feedline.analysis.rules import LOOP
     from feedline.profiler.store.trainings import split_run, trainings
 
     found = []
     for one in (part for training in trainings(path) for part in split_run(training.run)):
-        report = build(one)
+        report = recorded_report(one)
         (path / f"report{len(found)}.json").write_text(json.dumps(asdict(report), default=str))
         stages = report.step.stages if report.step is not None else {}
         mean_s = report.step.mean_s if report.step is not None else 0.0

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import blocked_threads
@@ -66,7 +66,7 @@ def trained(folder: Path, loader: DataLoader) -> Report:
             optimizer.zero_grad()
             model(batch).mean().backward()
             optimizer.step()
-    return build(open_run(folder / "run"))
+    return recorded_report(open_run(folder / "run"))
 
 
 def causes(report: Report) -> list[str]:

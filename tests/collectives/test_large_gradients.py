@@ -5,7 +5,7 @@ backward runs.
 import pytest
 from collectives.launching import launch, say_what_went_wrong
 
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 
@@ -13,7 +13,7 @@ from feedline.profiler.store.trainings import open_run
 def test_a_backward_that_mostly_sends_its_gradients_is_not_called_computing(tmp_path, warm_python):
     say_what_went_wrong(launch(tmp_path, "large_gradients.py", 2, warm=warm_python))
 
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     assert "exposed_communication" in [finding.rule_id for finding in report.findings], (
         report.verdict

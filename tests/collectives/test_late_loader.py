@@ -7,7 +7,7 @@ from collectives.launching import launch, say_what_went_wrong
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.late_launch import late_of
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ranks.comparison import compare_collectives
@@ -24,7 +24,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     say_what_went_wrong(launch(tmp_path, "larger_images.py", 3, warm=warm_python))
     run = open_run(tmp_path / "run")
 
-    report = build(run)
+    report = recorded_report(run)
 
     first = next(finding for finding in report.findings if finding.rule_id != "busy_neighbors")
     assert first.rule_id == "late_rank" and first.severity == "high"
@@ -50,7 +50,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(
     say_what_went_wrong(launch(tmp_path, "late_rank.py", 2, phase, warm=warm_python))
 
     run = open_run(tmp_path / "run")
-    report = build(run)
+    report = recorded_report(run)
     one_number.check(report)
 
     found = next(finding for finding in report.findings if finding.rule_id == "late_rank")
@@ -84,7 +84,9 @@ def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp
     with here() as pool:
         by_rank = reduce_ranks([str(tmp_path / "run")], pool)
 
-    assert build(open_run(tmp_path / "run")).comm.late[0].rank == by_rank.late[0].rank == 0
+    assert (
+        recorded_report(open_run(tmp_path / "run")).comm.late[0].rank == by_rank.late[0].rank == 0
+    )
     for one in by_rank.ranks:
         parts = vars(together.parts[one.rank])
         assert {name: getattr(one, name) for name in parts} == pytest.approx(parts, abs=1e-3)
@@ -111,7 +113,7 @@ def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it
 ):
     launch(tmp_path, "late_rank.py", 2, "fails", warm=warm_python)
 
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     assert re.match(
         r"Rank 1 failed with ValueError at (\*\*\*/)?late_rank\.py:\d+ ", report.headline

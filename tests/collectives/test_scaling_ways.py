@@ -9,7 +9,7 @@ import pytest
 from collectives.launching import launch, say_what_went_wrong
 
 from feedline.__main__ import main
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.errors import NotJudged
 from feedline.profiler.store.trainings import open_run
 
@@ -59,7 +59,7 @@ def test_ranks_that_share_no_work_have_no_efficiency(recorded, way, tmp_path, ca
     assert not refused or all(one["samples_per_s"] is None for one in found["predictions"])
     for run, row in zip(runs, found["rows"], strict=True):
         assert row["point"]["samples_per_s"] == pytest.approx(
-            build(open_run(run)).throughput.of_all_ranks
+            recorded_report(open_run(run)).throughput.of_all_ranks
         ), "one figure for one run"
     check_by_rank(runs[1], way, tmp_path / "ranks.json", capsys)
 
@@ -69,7 +69,9 @@ def check_by_rank(run: Path, way: str, out: Path, capsys) -> None:
     assert main(["report", "--by-rank", str(run), "--json", str(out)]) == 0
     said, found = " ".join(capsys.readouterr().out.split()), json.loads(out.read_text())
 
-    assert found["samples_per_s"] == pytest.approx(build(open_run(run)).throughput.of_all_ranks)
+    assert found["samples_per_s"] == pytest.approx(
+        recorded_report(open_run(run)).throughput.of_all_ranks
+    )
     assert ("The ranks did not train together" in said) == (way in ("metrics", "alone"))
     assert ("no collectives" in said) == (way in ("alone", "first"))
 
@@ -80,7 +82,7 @@ def test_a_rank_with_a_shorter_epoch_left_its_loop_and_the_other_waits_for_it(
 ):
     launch(tmp_path, "shorter_epoch.py", 2, warm=warm_python)
 
-    notes = " ".join(build(open_run(tmp_path / "run")).notes)
+    notes = " ".join(recorded_report(open_run(tmp_path / "run")).notes)
 
     assert (
         "rank 1 left its loop after 17 batches of its last epoch; rank 0 waits for it in "

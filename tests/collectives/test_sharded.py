@@ -4,7 +4,7 @@ import pytest
 from collectives.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain import diagnose
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 
@@ -14,7 +14,7 @@ def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, war
     )  # on a busy machine, three others may cost more
     say_what_went_wrong(launch(tmp_path, "sharded.py", 2, warm=warm_python))
 
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     for rank, kinds in report.comm.exposed.items():
         comm = report.ranks[rank].comm

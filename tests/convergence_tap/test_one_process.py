@@ -541,14 +541,14 @@ def test_a_scheduler_that_is_gone_is_described_and_not_kept_alive(run):
 
 
 def test_a_program_that_updates_by_hand_and_names_a_number_like_ours_has_a_report(tmp_path):
-    from feedline.analysis.explain.build import build
+    from feedline.analysis.explain.build import recorded_report
     from feedline.profiler.store.trainings import open_run
 
     with feedline.record(tmp_path / "run"):
         for _ in range(4):
             feedline.metric("train loss", torch.ones(1, requires_grad=True))
 
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     assert report.convergence is None
 

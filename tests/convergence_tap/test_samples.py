@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 SAMPLES = 24
@@ -28,7 +28,7 @@ def report_of(tmp_path):
         folder = tmp_path / str(next(numbers))
         with feedline.record(folder, strict=True):
             train()
-        return build(open_run(folder))
+        return recorded_report(open_run(folder))
 
     return recorded
 
@@ -435,7 +435,7 @@ def test_of_optimizers_one_after_another_each_rate_is_recorded_from_its_first_up
 
     (rate,) = [
         curve
-        for curve in build(open_run(tmp_path / "run")).convergence.curves
+        for curve in recorded_report(open_run(tmp_path / "run")).convergence.curves
         if curve.name == "lr"
     ]
     assert (rate.updates, rate.values) == ([0, 6], pytest.approx([0.01, 0.5]))

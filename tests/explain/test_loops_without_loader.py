@@ -9,7 +9,7 @@ import torch
 from measure.made_up_records import MadeUp
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.store.trainings import open_run
 
@@ -103,7 +103,7 @@ def test_a_batch_that_is_fetched_before_backward_is_not_taken_for_the_loss(tmp_p
             batch = get_batch()
             found.backward()
             optimizer.step()
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     assert report.step.stages.get("loss", 0.0) < 0.002
     assert report.step.stages["input"] + report.step.stages["other"] > 0.005

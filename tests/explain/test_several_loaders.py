@@ -12,7 +12,7 @@ from rules.made_up import LOADER, made_up_facts, waiting, without_workers
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.explain.build import recorded_report, training_input
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers
 from feedline.analysis.measure.feeding import together
 from feedline.analysis.rules import INPUT
@@ -60,7 +60,7 @@ def run(tmp_path_factory):
 
 
 def test_no_number_of_workers_is_said_to_be_too_small_and_none_is_advised(run):
-    findings = build(run).findings
+    findings = recorded_report(run).findings
     texts = [f"{one.message} {one.fix} {' '.join(one.fix_more)}" for one in findings]
 
     assert not any(one.settings for one in findings)

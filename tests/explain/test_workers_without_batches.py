@@ -13,7 +13,7 @@ from rules.made_up import made_up_facts, waiting
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import feedline
-from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.explain.build import recorded_report, training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
@@ -52,7 +52,7 @@ def report(tmp_path_factory):
         for images, labels in DataLoader(Shards(), batch_size=8, num_workers=4):
             torch.nn.functional.cross_entropy(net(images), labels).backward()
             optimizer.step()
-    return build(open_run(folder))
+    return recorded_report(open_run(folder))
 
 
 def test_workers_that_never_made_a_batch_are_named_before_the_others_are_called_busy(report):

@@ -55,7 +55,7 @@ def look(run: Path) -> Report | FeedlineError:
     """Everything that ``feedline report`` makes of a run, or what it refuses with."""
     try:
         opened = open_run(run)
-        report = build.build(opened)
+        report = build.recorded_report(opened)
     except FeedlineError as error:
         return error
     terminal.show(report, Console(file=io.StringIO()))

@@ -14,7 +14,7 @@ from text.breath import advised, said
 from truth.one_number import check
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.report import html_report, terminal
@@ -121,7 +121,7 @@ class Programs:
         return self.report()
 
     def report(self) -> Report:
-        made = build(open_run(self.workshop.run))
+        made = recorded_report(open_run(self.workshop.run))
         check(made)
         terminal.render(made), html_report.render(made)
         return made

@@ -8,7 +8,7 @@ import sys
 import pytest
 from truth.one_number import check, text_of
 
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.report import html_report, terminal
 from feedline.profiler.store.trainings import open_run
 
@@ -56,7 +56,7 @@ def told(workshop, *program, code=0):
     """
     done = workshop.recorded_warm(*program)
     assert done.returncode == code, done.stderr
-    made = build(open_run(workshop.run))
+    made = recorded_report(open_run(workshop.run))
     check(made)
     return made, " ".join(terminal.render(made).split()), text_of(html_report.render(made))
 

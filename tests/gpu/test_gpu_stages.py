@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpu.made_up import MS
 
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.report import html_report, perfetto_trace, terminal
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
@@ -54,7 +54,7 @@ def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: b
 
 
 def test_the_mean_step_has_the_gpus_seconds_beside_the_hosts(tmp_path):
-    step = build(record(tmp_path / "run")).step
+    step = recorded_report(record(tmp_path / "run")).step
 
     assert step.gpu_stages == pytest.approx(
         {"forward": 0.020, "backward": 0.040, "optimizer": 0.002}
@@ -64,7 +64,7 @@ def test_the_mean_step_has_the_gpus_seconds_beside_the_hosts(tmp_path):
 
 def test_gpu_records_do_not_move_the_boundaries_of_steps(tmp_path):
     with_gpu, without = (
-        build(record(tmp_path / name, timed=timed)).step
+        recorded_report(record(tmp_path / name, timed=timed)).step
         for name, timed in (("a", True), ("b", False))
     )
 
@@ -73,19 +73,19 @@ def test_gpu_records_do_not_move_the_boundaries_of_steps(tmp_path):
 
 
 def test_a_step_that_was_not_timed_is_left_out_of_the_gpus_mean(tmp_path):
-    step = build(record(tmp_path / "run", untimed=(2, 3))).step
+    step = recorded_report(record(tmp_path / "run", untimed=(2, 3))).step
 
     assert step.gpu_stages["forward"] == pytest.approx(0.020)
 
 
 def test_without_gpu_records_there_is_none_and_a_hook_says_why(tmp_path):
-    report = build(record(tmp_path / "run", timed=False))
+    report = recorded_report(record(tmp_path / "run", timed=False))
 
     assert report.step.gpu_stages is None
 
 
 def test_the_terminal_report_has_a_column_for_the_gpu(tmp_path):
-    text = terminal.render(build(record(tmp_path / "run")))
+    text = terminal.render(recorded_report(record(tmp_path / "run")))
 
     (line,) = (line for line in text.splitlines() if line.strip().startswith("backward"))
     assert "GPU span" in text
@@ -95,7 +95,7 @@ def test_the_terminal_report_has_a_column_for_the_gpu(tmp_path):
 
 def test_the_html_report_has_a_bar_for_the_gpu_only_where_one_was_timed(tmp_path):
     with_gpu, without = (
-        html_report.render(build(record(tmp_path / name, timed=timed)))
+        html_report.render(recorded_report(record(tmp_path / name, timed=timed)))
         for name, timed in (("a", True), ("b", False))
     )
 

@@ -95,7 +95,7 @@ def test_edited_gauges_cost_the_gauges_only(finished):
     legend = finished / "rank0" / "gauges.json"
     legend.write_text(json.dumps({**json.loads(legend.read_text()), "gauges": [["cpu/machine"]]}))
 
-    seen = build.build(open_run(finished))
+    seen = build.recorded_report(open_run(finished))
 
     assert seen.gauges == []
     assert any("gauges.json" in note and "$.gauges[0]" in note for note in seen.notes)
@@ -122,4 +122,4 @@ def test_a_run_without_its_anchors_is_shown(finished):
     file = finished / "rank0" / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "anchors": []}))
 
-    assert build.build(open_run(finished)).run.state == "finished"
+    assert build.recorded_report(open_run(finished)).run.state == "finished"

@@ -126,7 +126,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
 
 def of_trace_folder(path: Path) -> Report:
     with rank_pool.here() as here:
-        return of_traces.build(open_run(path), here)
+        return of_traces.traced_report(open_run(path), here)
 
 
 def with_hooks(run: Path) -> Path:
@@ -161,7 +161,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 def test_a_run_has_the_same_report_whatever_its_words(run):
-    usual, blank = same(lambda: of_runs.build(open_run(run)))
+    usual, blank = same(lambda: of_runs.recorded_report(open_run(run)))
 
     assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [
         *sorted(REASONS - phrases._NO_LOSS),

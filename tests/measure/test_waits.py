@@ -10,7 +10,7 @@ from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import steps_of
 from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
@@ -174,7 +174,7 @@ def test_a_worker_that_holds_pythons_lock_hands_over_late_and_its_transport_is_s
         ):
             torch.nn.functional.cross_entropy(net(images), labels).backward()
             optimizer.step()
-    step = build(open_run(tmp_path / "run")).step
+    step = recorded_report(open_run(tmp_path / "run")).step
 
     assert step.waits["handover"] > 0.5 * step.mean_s
     assert step.stages["transport"] < 0.3 * step.waits["handover"]

@@ -10,7 +10,7 @@ import torch
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, split_run
@@ -49,7 +49,7 @@ def record(tmp_path: Path) -> Record:
         with feedline.record(tmp_path / "run"):
             train(*args)
         runs = split_run(open_run(tmp_path / "run"))
-        reports = [build(run) for run in runs]
+        reports = [recorded_report(run) for run in runs]
         for report in reports:
             one_number.check(report)
         return Trained(reports, runs)

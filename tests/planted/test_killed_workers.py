@@ -13,7 +13,7 @@ from faults import bench
 from faults.cases import FAULTS
 from faults.conditions import Unavailable
 
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 KILLED = next(fault for fault in FAULTS if fault.name == "worker_killed")
@@ -55,7 +55,7 @@ def test_a_worker_that_the_kernel_kills_for_memory_is_named_with_its_size(tmp_pa
     assert "too_few_workers" not in {other.rule_id for other in found.findings}
     # its source is looked for around the run
     shutil.copy2(Path(bench.__file__).parent / "programs" / "kept.py", tmp_path)
-    line = build(open_run(tmp_path / "run")).findings[0]
+    line = recorded_report(open_run(tmp_path / "run")).findings[0]
     assert line.place == "***/kept.py:33" and line.fix.startswith("Empty or bound what this line")
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 STEPS, STEP_S = 17, 0.2
@@ -48,7 +48,7 @@ def test_the_first_finding_is_the_same_on_both_sides_of_the_gate(share, tmp_path
             model(batch).mean().backward()
             optimizer.step()
 
-    report = build(open_run(tmp_path / "run"))
+    report = recorded_report(open_run(tmp_path / "run"))
 
     causes = [finding.rule_id for finding in report.findings]
     assert causes in (["borderline_input"], ["busy_neighbors", "borderline_input"]), report.verdict

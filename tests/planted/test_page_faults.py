@@ -11,7 +11,7 @@ import pytest
 from faults import bench, files
 from needs import GLIBC
 
-from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.explain.build import recorded_report, training_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import page_faults
 from feedline.profiler.store.trainings import open_run
@@ -42,7 +42,7 @@ def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, mo
         patched.setattr(
             page_faults, "_MIN_SHARE", 0.05
         )  # on some processors, these faults take 14 % of a sample's CPU time
-        found = build(open_run(tmp_path / "before")).findings
+        found = recorded_report(open_run(tmp_path / "before")).findings
         (finding,) = (one for one in found if one.rule_id == "page_faults")
 
     assert tuple(finding.environment) == NAMES
@@ -56,5 +56,5 @@ def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, mo
     # what a fault takes differs, from one run to the next
     assert after.traffic.system_s < 0.75 * before.traffic.system_s
     assert "page_faults" not in [
-        one.rule_id for one in build(open_run(tmp_path / "after")).findings
+        one.rule_id for one in recorded_report(open_run(tmp_path / "after")).findings
     ]

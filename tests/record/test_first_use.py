@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.measure.costs import CLOCKS, SampledDetails
 from feedline.profiler.store.trainings import open_run
 
@@ -87,7 +87,7 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
             model(batch).mean().backward()
             optimizer.step()
 
-    made = build(open_run(tmp_path / "run")).workers
+    made = recorded_report(open_run(tmp_path / "run")).workers
     cost = made.per_sample
     assert 24 <= made.samples_in_detail < SAMPLES / 2
     assert (

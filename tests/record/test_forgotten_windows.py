@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.trainings import open_run
 
@@ -32,7 +32,7 @@ def test_all_of_its_steps_and_samples_are_counted(small, tmp_path, monkeypatch):
                 net(batch).mean().backward()
                 optimizer.step()
     run = open_run(tmp_path / "run")
-    told = build(run).throughput
+    told = recorded_report(run).throughput
 
     assert run.ranks[0].main.stride > 1, "nothing was forgotten"
     assert told.steps == pytest.approx(EPOCHS * STEPS, rel=0.01)

@@ -10,7 +10,7 @@ import torch
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.trainings import open_run
@@ -35,7 +35,7 @@ def recorded(tmp_path: Path) -> Callable[[Callable[[], Any]], tuple[Report, Proc
         with feedline.record(folder, strict=True):
             train()
         run = open_run(folder)
-        report = build(run)
+        report = recorded_report(run)
         one_number.check(report)
         return report, run.ranks[0].main
 

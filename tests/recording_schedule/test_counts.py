@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.trainings import open_run, split_run
@@ -197,7 +197,7 @@ def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader)
 
     run = open_run(tmp_path / "run")
     assert rested(run.ranks[0].main) > 300
-    assert [build(part).throughput.steps for part in split_run(run)] == [400, 400, 400]
+    assert [recorded_report(part).throughput.steps for part in split_run(run)] == [400, 400, 400]
 
 
 def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ranks.made_up import Training, always, train
 
 from feedline.analysis.explain import late_launch
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.launch_points import point_of
@@ -35,7 +35,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
     said = late_launch.late_of([run], RANKS, point_of([run]).step_s)
 
     assert said.startswith(
-        f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in "
+        f"with {RANKS} ranks, rank {LATE} is {seconds(recorded_report(run).comm.late[0].late_s)} late in "
     )
 
 

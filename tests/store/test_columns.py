@@ -49,6 +49,7 @@ def test_the_analysis_reads_no_column_whose_meaning_depends_on_the_stage():
         f"{path.relative_to(ANALYSIS)}:{node.lineno}"
         for path in ANALYSIS.rglob("*.py")
         if path.name not in ELSEWHERE
+        and any(word in path.read_text() for word in ("extra", "totals"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Subscript)
         and isinstance(node.slice, ast.Constant)

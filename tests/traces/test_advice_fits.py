@@ -9,7 +9,7 @@ import pytest
 from text.breath import advised
 from traces.kineto_made import EPOCH_US, STEP_US, STEPS, kineto
 
-from feedline.analysis.explain.pipeline import report_of
+from feedline.analysis.explain.reports_of_run import report_of
 from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.rules import TRACE

@@ -12,9 +12,9 @@ from typing import Any
 from truth.costs import Bar, allowed, recomputed
 from truth.figures import of_finding, of_report, unknown
 
-from feedline.analysis.explain.build import build
-from feedline.analysis.explain.build_traces import build as of_traces
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.build_traces import holds_traces
+from feedline.analysis.explain.build_traces import traced_report as of_traces
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import html_report, terminal
@@ -57,7 +57,7 @@ def check_run(folder: Path) -> None:
                 check(of_traces(training.run, pool))
             continue
         for run in trained.split_run(training.run):
-            check(build(run))
+            check(recorded_report(run))
 
 
 def text_of(page: str) -> str:

@@ -21,7 +21,7 @@ from warm_python import WarmPython
 import feedline
 from feedline.__main__ import main
 from feedline.analysis import rules
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report, Verdict
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.profiler.store.trainings import open_run
@@ -220,7 +220,7 @@ def test_the_first_batch_is_in_no_mean_of_what_a_batch_takes(tmp_path: Path) -> 
             model(batch).sum().backward()
             optimizer.step()
 
-    made = build(open_run(tmp_path / "run"))
+    made = recorded_report(open_run(tmp_path / "run"))
 
     assert made.workers is not None and made.step is not None
     assert made.workers.fetch_mean_s == pytest.approx(

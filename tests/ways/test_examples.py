@@ -20,7 +20,7 @@ import pytest
 from planted import photos
 from ways.bench import PATH, recorded
 
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 EXAMPLES = os.environ.get("PYTORCH_EXAMPLES")
@@ -98,7 +98,7 @@ def check_two_ranks(path: Path) -> None:
         (1, 10, 40),
     ]
     assert found[1] == {"finished"}
-    report = build(open_run(path))
+    report = recorded_report(open_run(path))
     assert set(report.ranks) == {"0", "1"}
     for rank in report.ranks.values():
         assert rank.stages["wait"] > 0 and rank.stages["backward"] > 0

@@ -15,7 +15,7 @@ from text.breath import advised as fix_of
 from text.breath import said
 
 from feedline.__main__ import main
-from feedline.analysis.explain import pipeline
+from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.predictions import _NOT_REPLAYED, _SET_UP, _TOO_LITTLE
@@ -94,9 +94,9 @@ def replayable(path: Path, again: bool = False) -> "prediction.Replayable | Refu
 
 @cache
 def report(path: Path) -> Report:
-    folder, number = pipeline.place(path, None)
-    (run,) = pipeline.of_process(open_run(folder), number)
-    return pipeline.report_of(run, pipeline.ceilings_of(folder))
+    folder, number = reports_of_run.place(path, None)
+    (run,) = reports_of_run.of_process(open_run(folder), number)
+    return reports_of_run.report_of(run, reports_of_run.ceilings_of(folder))
 
 
 @cache

@@ -118,7 +118,7 @@ class ReportCommand:
         _refuse_source(args)
         check_files(args)
 
-        from feedline.analysis.explain.pipeline import place
+        from feedline.analysis.explain.reports_of_run import place
         from feedline.analysis.report.console import Console, building
 
         console = console_for(args)

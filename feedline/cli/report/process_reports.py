@@ -63,7 +63,7 @@ def report_process(
     """
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
-    from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
+    from feedline.analysis.explain.reports_of_run import ceilings_of, of_process, report_of
     from feedline.analysis.report import stack_files
     from feedline.analysis.traces.windows import read_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX

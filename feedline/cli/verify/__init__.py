@@ -145,7 +145,7 @@ def _without_change(args: argparse.Namespace) -> str:
     """Say what to type: the command that tests the fix of RUN's report, if it has such a fix."""
     if args.run_folder is None or args.program:
         return f"nothing to verify: say what to change, as in {_example(args)}"
-    from feedline.analysis.explain.pipeline import report_of
+    from feedline.analysis.explain.reports_of_run import report_of
     from feedline.profiler.store.trainings import open_run, require_one_training
 
     report = report_of(require_one_training(open_run(args.run_folder)))

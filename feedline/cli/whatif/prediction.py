@@ -253,7 +253,7 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     """
     from feedline.analysis.explain.build import rejected_of, training_input
     from feedline.analysis.explain.build_traces import holds_traces
-    from feedline.analysis.explain.pipeline import ceilings_of, place
+    from feedline.analysis.explain.reports_of_run import ceilings_of, place
     from feedline.analysis.ledger.change import Refused
     from feedline.profiler.store.trainings import open_run, require_one_training
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from feedline.analysis.explain.build import build
-from feedline.analysis.explain.build_traces import build as build_of_traces
-from feedline.analysis.explain.build_traces import holds_traces
+from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.build_traces import holds_traces, traced_report
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.ranks.many import rank_pool
@@ -74,9 +73,9 @@ def report_of(
         RunDamaged: no rank can be read.
     """
     if not holds_traces(run):
-        return build(run, ceilings=ceilings, hints=hints)
+        return recorded_report(run, ceilings=ceilings, hints=hints)
     chosen: AbstractContextManager[rank_pool.RankPool] = (
         rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
     )
     with chosen as workers:
-        return build_of_traces(run, workers)
+        return traced_report(run, workers)
