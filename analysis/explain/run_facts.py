@@ -157,9 +157,9 @@ def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Update
         return None
     kind = str(listed[0].get("kind", ""))
     groups = [group for one in listed for group in one.get("groups") or []]
-    tensors, elements, sparse = (
+    tensors, elements, sparse, complex_ = (
         sum(int(group.get(name) or 0) for group in groups)
-        for name in ("tensors", "elements", "sparse")
+        for name in ("tensors", "elements", "sparse", "complex")
     )
     tables = training.get("embeddings")
     of_tables = tables if isinstance(tables, dict) else {}
@@ -174,6 +174,7 @@ def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Update
         _step_of(listed),
         any(group.get("foreach") is True for group in groups),
         sparse,
+        complex_,
     )
 
 

@@ -96,6 +96,7 @@ class Rule(Generic[F]):
         in_part: whether what it is called depends on how much of the step it costs.
         asks_for_more: its fix is another recording.
         by_settings: what is predicted are the settings that the finding names, and nothing else.
+        by_variables: its fix is variables of the environment, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         action: what its fix does, in a few words, for a list of changes; empty: it names no change.
         supposing: what an estimate of its gain supposes.
@@ -128,6 +129,7 @@ class Rule(Generic[F]):
     in_part: bool = True
     asks_for_more: bool = False
     by_settings: bool = False
+    by_variables: bool = False
     lifts: frozenset[str] = CHEAPER
     action: str = ""
     supposing: str = "without this cost"

@@ -472,12 +472,13 @@ class Updated:
         kind: its class.
         tensors, elements: of its parameters, in all groups.
         fused: every group is updated in one fused call.
-        embedded: elements in embeddings whose gradients are dense.
+        embedded: elements in embeddings whose gradients are dense, and for most rows zero.
         rows: of these embeddings.
         groups: of parameters.
         step: torch's class whose ``step()`` it runs; empty: it has one of its own. None: not known.
         foreach: a group is told to be updated with foreach.
         sparse: tensors whose gradients are sparse, as far as that is known.
+        complex: tensors of complex numbers, as far as that is known.
     """
 
     kind: str
@@ -490,6 +491,7 @@ class Updated:
     step: str | None = None
     foreach: bool = False
     sparse: int = 0
+    complex: int = 0
 
     @property
     def updates_as(self) -> str:

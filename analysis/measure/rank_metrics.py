@@ -22,10 +22,12 @@ from feedline.analysis.measure.steps import Steps, steps_of
 from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.analysis.traces.windows import gpu_work
 from feedline.profiler.events import Stage
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 _TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
+_MOSTLY = 0.5  # of the time of evaluation
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 
 
@@ -201,7 +203,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         evaluation_s=float(took.sum()),
         evaluations=len(again),
         evaluation_once_s=_once_s(evaluated, took, made),
-        evaluation_loads=bool(holds(evaluation, rank.main.of(Stage.NEXT)["start"]).any()),
+        evaluation_loads=_loads(evaluation, rank.main.of(Stage.NEXT)),
         evaluation_period=float(np.median(np.diff(again)))
         if len(again) > 1 and rank.main.stride == 1
         else None,
@@ -216,6 +218,20 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
             rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
         ),
     )
+
+
+def _loads(evaluation: IntArray, asked: Records) -> bool:
+    """Return whether evaluation mostly lies between requests to loaders.
+
+    Rollouts ask none, also where an evaluation follows them.
+    """
+    inside = asked[holds(evaluation, asked["start"])]
+    of = np.searchsorted(evaluation[:, 0], inside["start"], "right") - 1
+    begin, end = evaluation[:, 1].copy(), evaluation[:, 0].copy()
+    np.minimum.at(begin, of, inside["start"])
+    np.maximum.at(end, of, inside["start"] + inside["wall"])
+    whole = int((evaluation[:, 1] - evaluation[:, 0]).sum())
+    return bool(len(inside)) and int(np.maximum(end - begin, 0).sum()) >= _MOSTLY * whole
 
 
 def _once_s(evaluated: IntArray, took: FloatArray, made: int) -> float:

@@ -17,6 +17,7 @@ from feedline.analysis.report.document import Document, Title
 from feedline.analysis.report.document_text import WIDTH
 from feedline.analysis.report.first_screen import conclusion, first_screen, places
 from feedline.analysis.report.full_report import details
+from feedline.analysis.rules import is_applied_outside
 from feedline.profiler.printable import printable_in
 
 _NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
@@ -84,4 +85,4 @@ def _places(
 def _can_be_tried(report: Report) -> bool:
     """Whether ``feedline verify`` can make the change of the verdict, and its gain is predicted."""
     top = next((one for one in report.findings if one.rule_id == report.verdict.finding), None)
-    return top is not None and top.predicted is not None and bool(top.settings or top.environment)
+    return top is not None and top.predicted is not None and is_applied_outside(top)

@@ -187,6 +187,13 @@ BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWIS
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
 
+def is_applied_outside(finding: Finding) -> bool:
+    """Tell whether ``feedline verify`` can make a finding's change, without the program's code."""
+    rule = BY_ID.get(finding.rule_id)
+    by_settings = rule is not None and rule.by_settings and bool(finding.settings)
+    return by_settings or bool(finding.environment)
+
+
 def first_stating(findings: Iterable[Finding], *statements: Statement) -> Finding | None:
     """Return the first finding that states one of these of the whole run."""
     return next(

@@ -29,14 +29,16 @@ from feedline.pipelines.compare.loader_timing import (
 from feedline.pipelines.loaders import LOADERS, pillow_loaders
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 from feedline.pipelines.photos import Photos
+from feedline.pipelines.probes.pagecache import filesystem
 from feedline.pipelines.probes.probe_rounds import error_reason
 from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
 from feedline.pipelines.translate.image_operations import Erase
 from feedline.pipelines.translate.recipe import Recipe, freeze_recipe
 from feedline.profiler import masks
-from feedline.profiler.errors import FeedlineError
+from feedline.profiler.errors import DataError, FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
 
+_IN_MEMORY = ("tmpfs", "ramfs")
 _COMPARED_IMAGES = 48
 #: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased
 #: resizes by less than 1 on average; an image that is mirrored, shifted by a pixel or of swapped
@@ -186,8 +188,16 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
     Args:
         run: what to compare.
         compute: measures the model; called at the end.
+
+    Raises:
+        DataError: the images are to be read cold, and are in memory.
     """
     task = run.task
+    if run.plan.cold and (kind := filesystem(task.photos.root)) in _IN_MEMORY:
+        raise DataError(
+            f"{task.photos.root} is in memory ({kind}), so it cannot be read cold: copy it to a disk, "
+            "or leave out --cold"
+        )
     rows = [
         LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "")
         for kind in run.kinds
@@ -314,10 +324,10 @@ def run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
             run.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
             if row.why or row.epoch is None:
                 continue
-            task = run.task if plan.cold else _repeated(run.task, row, plan.part_s)
-            if plan.cold:
-                evict_photos(task.photos)
             try:
+                task = run.task if plan.cold else _repeated(run.task, row, plan.part_s)
+                if plan.cold:
+                    evict_photos(task.photos)
                 row.parts.append(run_part(kind, task, number + 1, plan.part_s))
             except Exception as error:
                 row.why = _error_line(error)

@@ -1,5 +1,6 @@
 """A compared loader for use in a training, with the same code that was measured."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ class ComparedLoader:
     Each iteration is one epoch of (images, labels), newly shuffled and augmented. images: float32
     [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device;
     ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the
-    data, and all ranks get equally many batches.
+    data, and all ranks get equally many batches. Files that the comparison leaves out, such as broken
+    and CMYK images, are no part of it: a warning names the first of them.
 
     Args:
         name: of the loader, as `feedline compare` shows it.
@@ -55,6 +57,9 @@ class ComparedLoader:
         if why is not None:
             raise ValueError(f"{name} {why}")
         photos = scan(Path(data))
+        if left_out := [problem.path for problem in photos.problems if problem.left_out]:
+            more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+            warnings.warn(f"{left_out[0]}{more}: not used, see `feedline compare`", stacklevel=2)
         rank, ranks = _place()
         self.classes = photos.classes
         self._labels = torch.tensor([photo.label for photo in photos.photos])

@@ -308,6 +308,7 @@ def _model(
         "batch_size": len(step),
         "batch": list(step.batch.shape),
         "dtype": step.dtype,
+        "device": str(step.batch.device),
     }
     ceiling = as_ceiling(
         "compute/model",

@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -24,7 +25,8 @@ def evict(fd: int) -> None:
     """Evict the file's pages. Dirty pages are written first, or they would stay."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if resident_share(fd):
-        os.fsync(fd)
+        with suppress(OSError):  # a file system that is only read may have none
+            os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 

@@ -128,6 +128,11 @@ def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
             if step.batch.is_cuda:
                 torch.cuda.empty_cache()
             return sizes, "memory"
+        except Exception:
+            if size > 1:
+                raise
+            size *= 2  # batch norm needs two values of each channel
+            continue
         sizes.append(size)
         rates.append(took.units / took.wall_s)
         if len(rates) > 3 and max(rates[-2:]) < _SATURATED * rates[-3]:

@@ -43,7 +43,7 @@ def _before_call(begin: _Begin) -> Any:
     with_gradients = torch.is_grad_enabled
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not with_gradients() or not self.training:
+        if is_compiling() or not with_gradients() or not getattr(self, "training", False):
             return original(self, *args, **kwargs)
         begin()
         return torch.nn.Module.__call__(self, *args, **kwargs)

@@ -4,6 +4,7 @@ To add one, add a file with a subclass, and an instance in ``default_sources`` o
 """
 
 import os
+import resource
 
 from feedline.profiler import clock, masks
 from feedline.profiler.files.descriptor import Descriptor
@@ -90,7 +91,9 @@ class OpenFile:
     """A file of /proc that is opened once and read repeatedly.
 
     That takes a third of opening it each time. It is only for files that the kernel hands out
-    whole. That of a process stays that process's when its number is used again.
+    whole. That of a process stays that process's when its number is used again. Where the process
+    uses half of the descriptors that it may open, the rest is the program's: the file is opened
+    each time.
 
     Raises:
         OSError: it cannot be opened.
@@ -98,7 +101,13 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC), closes=True)
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._file: Descriptor | None = None
+        if allowed >= 0 and 2 * number >= allowed:
+            os.close(number)
+        else:
+            self._file = Descriptor(number, closes=True)
 
     def read(self) -> bytes:
         """Return its current content.
@@ -106,6 +115,8 @@ class OpenFile:
         Raises:
             OSError: with the path in it.
         """
+        if self._file is None:
+            return read_file(self.path)
         try:
             return os.pread(self._file.number(), _READ_BYTES, 0)
         except OSError as error:

@@ -401,7 +401,7 @@ class FlopTap:
         if (
             self._counter is None
             or module is not None
-            and not (module.training and torch.is_grad_enabled())
+            and not (getattr(module, "training", False) and torch.is_grad_enabled())
         ):
             return None
         if is_traced():

@@ -99,13 +99,14 @@ class GarbageTap:
             "extra": collections,
         }
         self._waiting.append((start, fields, place))
+        del self._waiting[:-_MOST_WAITING]
         segment = recorder.always_on_segment() or recorder.segment
         if segment is None:
             self._waiting.clear()
         elif not segment.is_empty and segment.take():  # a program may only import torch
             try:
                 waiting, self._waiting = self._waiting, []
-                for begun, known, name in waiting[-_MOST_WAITING:]:
+                for begun, known, name in waiting:
                     source = segment.name_id(name) if name else 0
                     segment.add(Stage.GARBAGE, begun, source=source, **known)
             finally:

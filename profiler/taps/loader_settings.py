@@ -4,6 +4,7 @@ The program's own code of a dataset shows where samples are made, whether a stre
 worker it runs in, and which attributes the program changes between passes.
 """
 
+import dis
 import inspect
 import sys
 from functools import partial
@@ -151,7 +152,7 @@ def _epoch_samples(loader: Any) -> int | None:
         loader.dataset, torch.utils.data.IterableDataset
     ):
         return None
-    drawn = length(batches.sampler)
+    drawn = drawn_length(batches.sampler)
     return (
         None
         if drawn is None
@@ -159,6 +160,35 @@ def _epoch_samples(loader: Any) -> int | None:
         if batches.drop_last
         else drawn
     )
+
+
+def drawn_length(sampler: Any) -> int | None:
+    """Return how many samples a sampler draws.
+
+    None: it has no length, or what tells it may draw, as where a class of the program makes its
+    batches to count them. torch itself never asks for it.
+    """
+    tells = getattr(type(sampler), "__len__", None)
+    module = str(getattr(tells, "__module__", ""))
+    if module.partition(".")[0] not in _LIBRARIES and not _only_reads(
+        getattr(tells, "__code__", None)
+    ):
+        return None
+    return length(sampler)
+
+
+_LIBRARIES = frozenset(("torch", "transformers", "accelerate", "lightning", "pytorch_lightning"))
+_COUNTING = frozenset(("len", "int", "max", "min", "round", "ceil", "floor"))
+
+
+def _only_reads(code: CodeType | None) -> bool:
+    """Tell whether a function of Python calls nothing but len, rounding and the like."""
+    if code is None:
+        return False
+    steps = list(dis.get_instructions(code))
+    calls = sum(step.opname.startswith("CALL") for step in steps)
+    plain = sum(step.opname.startswith("LOAD") and step.argval in _COUNTING for step in steps)
+    return calls <= plain and not any(step.opname.startswith("FOR_ITER") for step in steps)
 
 
 def length(thing: Any) -> int | None:

@@ -73,7 +73,8 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     segment = recorder.main
     if segment is None:
         return original(module, *args, **kwargs)
-    flags = (Flag.TRAINING if module.training else 0) | (
+    # a module that TorchScript has frozen has no ``training``
+    flags = (Flag.TRAINING if getattr(module, "training", False) else 0) | (
         Flag.GRAD if torch.is_grad_enabled() else 0
     )
     if not flags & Flag.GRAD:

@@ -315,6 +315,44 @@ def test_sparse_gradients_are_described_and_whose_step_it_is(run):
     assert train(Own, False) == ("", None)
 
 
+@pytest.mark.parametrize(
+    ("scored", "found"), [(False, {"rows": 300, "elements": 2400}), (True, None)]
+)
+def test_a_table_of_which_an_update_needs_few_rows_is_told_from_one_that_scores_all(
+    run, scored, found
+):
+    class Items(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = torch.nn.Embedding(300, 8), torch.nn.Linear(8, 300)
+
+        def forward(self, ids):
+            rows = self.table(ids)
+            return rows @ self.table.weight.T if scored else self.out(rows)
+
+    def train():
+        net = Items()
+        optimizer = torch.optim.Adam(net.parameters())
+        for _ in range(3):
+            F.cross_entropy(net(torch.randint(300, (16,))), torch.randint(300, (16,))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    assert run(train)[0].setup.get("embeddings") == found
+
+
+def test_complex_parameters_are_described(run):
+    def train():
+        weights = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.cfloat))
+        net = model()
+        optimizer = torch.optim.Adam([weights, *net.parameters()])
+        for images, labels in batches(4):
+            (F.cross_entropy(net(images), labels) + weights.abs().sum()).backward()
+            optimizer.step()
+
+    assert run(train)[0].setup["optimizers"][0]["groups"][0]["complex"] == 1
+
+
 def normed(samples, change=lambda net: None, accumulate=1):
     """A training of a network with batch norm, and this many samples per forward."""
 
@@ -571,3 +609,25 @@ def test_a_loss_that_is_no_plain_tensor_is_not_asked_for_its_number(run):
 
     assert "train loss" not in recorded.curves
     assert "lr" in recorded.curves
+
+
+def test_an_optimizer_that_has_no_learning_rate_is_recorded(run):
+    class OwnRate(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"alpha": 0.1})
+
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                parameter.data.sub_(parameter.grad, alpha=0.1)
+
+    def train():
+        net = model()
+        optimizer = OwnRate(net.parameters())
+        for images, labels in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert recorded.updates == 6

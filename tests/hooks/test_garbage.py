@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.garbage import GarbageTap
+from feedline.profiler.taps.garbage import _MOST_WAITING, GarbageTap
 from feedline.profiler.taps.graphs import GraphTap
 from feedline.profiler.taps.patch import Patches
 
@@ -165,3 +166,12 @@ def test_a_program_that_does_nothing_else_has_no_record_of_them(tmp_path):
     recorder.close()
 
     assert not len(read_segment(segment.path).view(Stage.GARBAGE))
+
+
+def test_what_waits_for_the_first_record_stays_short(tap, monkeypatch):
+    """A program may prepare its data for hours, in Python objects, before anything is recorded."""
+    monkeypatch.setattr(recorder, "always_on_segment", lambda: SimpleNamespace(is_empty=True))
+    for number in range(1000):
+        tap._write(number, 1, 0, 2, 1)
+
+    assert len(tap._waiting) == _MOST_WAITING and tap._waiting[-1][0] == 999

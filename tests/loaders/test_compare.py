@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from feedline.pipelines.loaders import LOADERS, pillow_loaders, simplejpeg_loade
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
 from feedline.pipelines.names import LOADER_NAMES
 from feedline.profiler.ceilings import Ceilings
-from feedline.profiler.errors import OutputError
+from feedline.profiler.errors import DataError, OutputError
 
 QUICK = ComparisonPlan(rounds=2, part_s=0.05)
 ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
@@ -71,6 +73,14 @@ def compared(forty, tmp_path_factory):
         side_by_side.FULL_COMPARISON = before
     assert code == 0
     return out, said.getvalue()
+
+
+def test_images_in_memory_are_not_said_to_be_read_cold():
+    task = SimpleNamespace(photos=SimpleNamespace(root=Path("/dev/shm")))
+    plan = replace(side_by_side.FULL_COMPARISON, cold=True)
+
+    with pytest.raises(DataError, match=r"/dev/shm is in memory \(tmpfs\)"):
+        side_by_side.compare_loaders(side_by_side.ComparisonRun(task, plan=plan))
 
 
 @pytest.mark.long

@@ -1,11 +1,13 @@
 """The loader that a comparison recommends, in a training: the printed lines run as they are."""
 
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from loaders.conftest import COUNT, RUNNING
+from PIL import Image
 
 from feedline.cli.compare.text import program_lines
 from feedline.pipelines.loaders.take import ComparedLoader
@@ -45,6 +47,17 @@ def test_an_epoch_has_every_image_once_with_its_label(kind, folder, transform):
     assert [labels.tolist() for _, labels in epochs[0]] != [
         labels.tolist() for _, labels in epochs[1]
     ]
+
+
+def test_files_that_are_not_used_are_named(folder, transform, tmp_path):
+    images = tmp_path / "images"
+    shutil.copytree(folder, images)
+    Image.new("CMYK", (64, 64)).save(images / "class-0" / "print.jpg")
+
+    with pytest.warns(UserWarning, match=r"print\.jpg: not used"):
+        loader = ComparedLoader("pillow-v1", str(images), transform, workers=0)
+
+    assert sum(len(labels) for _, labels in loader) == COUNT
 
 
 @pytest.mark.parametrize("spec", [None, "mine:make"])

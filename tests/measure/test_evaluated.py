@@ -113,6 +113,26 @@ def test_the_period_of_evaluation_is_counted_in_whole_epochs():
     assert step.evaluation_loads
 
 
+def test_rollouts_are_none_although_an_evaluation_asks_a_loader_now_and_then():
+    run, at, ms = MadeUp(), 0, 1_000_000
+    for round in range(6):
+        for _ in range(12):  # of a policy, without a loader
+            run.forward(at, at + ms, grad=False)
+            at += ms
+        for _ in range(2):
+            run.forward(at, at + ms)
+            run.backward(at + ms, at + 2 * ms).update(at + 2 * ms, at + 3 * ms)
+            at += 4 * ms
+        for batch in range(4 if round == 2 else 0):
+            run.next(at, at + ms, batch, loader=1).forward(at + ms, at + 2 * ms, grad=False)
+            at += 2 * ms
+
+    step = step_summary(recorded(run, 0, at))
+
+    assert step.evaluation_s == pytest.approx((6 * 12 + 4 * 2) / 1e3)
+    assert not step.evaluation_loads
+
+
 def test_the_period_is_of_updates_where_a_library_asks_for_a_batch_ahead():
     """Accelerate asks for the next batch before it gives out one: that there is none is known
     before the last update of an epoch.

@@ -37,7 +37,7 @@ def test_the_model_is_measured_in_parts_and_its_mfu_follows(subject, named):
     assert {"compute/forward", "compute/backward", "compute/optimizer"} <= {
         name for name, one in found.items() if one.value
     }
-    assert model.settings["batch"] == [4, 3, 8, 8]
+    assert model.settings["batch"] == [4, 3, 8, 8] and model.settings["device"] == "cpu"
     assert "4 of the user's images" in model.source
     assert model.settings["mfu"] == pytest.approx(3840 * model.value / model.settings["peak_flops"])
     assert model.settings["peak_flops"] == found["compute/matmul float32"].high

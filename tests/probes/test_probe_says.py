@@ -1,5 +1,7 @@
 """What a probe comes to, in sentences that its own figures bear out."""
 
+from dataclasses import replace
+
 import pytest
 
 from feedline.cli.probe.text import batch_size, conclusion
@@ -39,6 +41,18 @@ def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_f
         "ms of CPU time, 3.00 ms of it to "
         "decode. simplejpeg decodes in 1.50 ms (whole loaders: `feedline compare --data FOLDER`)."
     )
+
+
+@pytest.mark.parametrize(("files", "named"), [(50, False), (100, True)])
+def test_a_decoder_that_reads_a_part_of_the_files_is_not_held_against_all(files, named):
+    decoders = [
+        replace(one, settings={"files": number})
+        for one, number in zip(INPUT[1:3], (100, files), strict=True)
+    ]
+
+    said = conclusion(Ceilings([INPUT[0], *decoders, *INPUT[3:]], cores=4))
+
+    assert ("simplejpeg" in said) == named
 
 
 @pytest.mark.parametrize(

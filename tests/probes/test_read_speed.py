@@ -1,5 +1,6 @@
 """What is read, and that cold is cold and warm is warm."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -42,6 +43,19 @@ def on_a_disk(path: Path) -> None:
             f"no cold file can be made here: {path} is on a file system of type "
             f"{pagecache.filesystem(path)}"
         )
+
+
+def test_a_file_system_without_fsync_is_no_error(tmp_path, monkeypatch):
+    def refused(fd):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(pagecache, "resident_share", lambda fd: 1.0)
+    monkeypatch.setattr(os, "fsync", refused)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+
+    with open(path, "rb") as opened:
+        pagecache.evict(opened.fileno())
 
 
 def test_evicted_pages_are_gone_even_when_they_waited_to_be_written(tmp_path):

@@ -86,6 +86,15 @@ def test_a_sweep_ends_when_a_step_takes_long(fake_clock):
     assert (sizes, stopped) == ([1, 2, 4], "time")
 
 
+def test_a_model_that_takes_no_single_sample_is_swept_from_two_on(subject, monkeypatch):
+    monkeypatch.setattr(sweep, "_MAX_BATCH", 8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 4), nn.BatchNorm1d(4))
+
+    [row] = sweep.probe(subject(model=model))
+
+    assert row.value and row.settings["batches"][:2] == [2, 4]
+
+
 def test_the_sweep_of_a_real_model_has_its_knee_and_its_line(subject, monkeypatch):
     monkeypatch.setattr(sweep, "_MAX_BATCH", 16)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 4))

@@ -276,6 +276,20 @@ class Net(nn.Module):
         for block in self.blocks:
             x = block(x)
         return torch.stack([torch.relu(part) for part in x])
+
+def balance(k, u, times):
+    for _ in range(times):
+        v = (k.transpose(1, 2) @ u[..., None]).squeeze(-1).reciprocal()
+        u = (k @ v[..., None]).squeeze(-1).reciprocal()
+    return u, v
+
+def scan(x, w, r, h):
+    for t in range(20):
+        h = x[:, t] + h * r
+    return h
+
+def shares(rows):
+    return [np.exp(row).sum() for row in rows]
 """
 
 
@@ -286,8 +300,19 @@ class Net(nn.Module):
         ([("net.py", 12, "forward"), *FORWARD, ("block.py", 3, "forward")], ""),
         ([("net.py", 13, "forward")], ""),
         ([("net.py", 10, "forward"), ("net.py", 6, "score")], ""),
+        ([("net.py", 10, "forward"), ("net.py", 27, "shares")], "net.py:27"),
+        ([("net.py", 10, "forward"), ("net.py", 17, "balance")], ""),
+        ([("net.py", 10, "forward"), ("net.py", 23, "scan")], ""),
     ],
-    ids=["loop", "modules", "torch", "no loop"],
+    ids=[
+        "loop",
+        "modules",
+        "torch",
+        "no loop",
+        "arrays",
+        "products of tensors",
+        "columns of a tensor",
+    ],
 )
 def test_a_loop_inside_the_model_that_is_not_of_tensors_is_named(tmp_path, below, place):
     (tmp_path / "net.py").write_text(PLAIN)
@@ -299,5 +324,7 @@ def test_a_loop_inside_the_model_that_is_not_of_tensors_is_named(tmp_path, below
 
     assert ("" if finding is None else Path(finding.place).name) == place
     if finding is not None:
-        assert finding.message.startswith("score() goes through a Python loop inside the model")
+        assert finding.message.startswith(
+            f"{below[-1][2]}() goes through a Python loop inside the model"
+        )
         assert finding.cost_s == pytest.approx(0.75 * 30e-3)

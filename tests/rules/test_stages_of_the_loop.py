@@ -87,6 +87,19 @@ def test_what_changed_is_named_and_decides_the_fix(kind, values, why, fix):
     assert finding.fix.startswith(fix) and finding.place == "model.py:8"
 
 
+def test_a_function_that_settled_is_not_blamed_for_one_that_is_compiled_on_and_on():
+    functions = (
+        Recompiled("box_loss", "loss.py:3", 8, True, "other", "", ()),
+        Recompiled("forward", "model.py:8", 2, False, "size", "x", (12, 64)),
+    )
+
+    finding = recompilation.check(replace(given("compile", 520.0, 35 / 199), recompiled=functions))
+
+    assert finding.message.startswith("torch.compile compiled again in 35 of 199 steps")
+    assert finding.more[0] == "box_loss() was compiled most often: 8 times"
+    assert finding.fix.startswith("Run with TORCH_LOGS") and finding.place == "loss.py:3"
+
+
 @pytest.mark.parametrize(
     "facts",
     [given("compile", 520.0, 2 / 199), given("compile", 4.0, 0.5)],
@@ -360,6 +373,16 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
 
     assert "fused=True" in finding.fix and not finding.condition
     assert finding.cost_kind is CostKind.ESTIMATED  # a fused update takes some time, too
+
+
+def test_an_update_of_complex_numbers_is_not_told_to_be_fused():
+    """Torch raises an error: a fused update takes floating-point parameters only."""
+    updated = Updated("Adam", 200, 12_810_000, fused=False, groups=200)
+
+    with_complex = advised(optimizer_time.check(updating(replace(updated, complex=8))))
+
+    assert "fused=True" in advised(optimizer_time.check(updating(updated)))
+    assert "fused=True" not in with_complex
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adagrad"])

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from feedline.profiler.samplers import processes
 from feedline.profiler.samplers.processes import _RESCAN_TICKS, ProcessTree, descendants
+from feedline.profiler.samplers.source import OpenFile
 
 Start = Callable[..., "Popen[str]"]
 
@@ -193,3 +195,17 @@ def test_a_pid_that_is_gone_makes_the_source_absent_with_its_path() -> None:
     assert (
         ProcessTree(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"
     )
+
+
+def test_where_half_of_the_descriptors_are_used_the_rest_is_the_programs() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = set(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 8, hard))
+    try:
+        files = [OpenFile("/proc/self/stat") for _ in range(20)]
+        during = set(os.listdir("/proc/self/fd"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert all(file.read().startswith(str(os.getpid()).encode()) for file in files)
+    assert len(during - before) <= 1 + (max(map(int, before)) + 8) // 2

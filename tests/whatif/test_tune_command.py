@@ -232,6 +232,17 @@ def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
     )
 
 
+def test_workers_that_memory_forbids_are_not_said_to_be_of_no_help():
+    limits, memory = Limits(4, shared_bytes=64e6), Memory(1e8, 40e6)
+    found = Searcher(ClosedForm(), {"num_workers": 0}, 1, limits, memory).search()
+    assert isinstance(found, Search)
+
+    said = " ".join(tune_text._why_not_more(Tuning(found, limits, took_s=1.0)))
+
+    assert "would not help" not in said and "with workers, throughput would be about" in said
+    assert "may not fit into 64.0 MB of /dev/shm" in said
+
+
 def test_settings_that_are_the_best_already_are_kept():
     assert tune_text.conclusion(searched(ClosedForm(), num_workers=4)) == (
         "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other "

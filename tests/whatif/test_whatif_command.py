@@ -74,11 +74,26 @@ def test_it_is_one_sentence_with_the_line_to_change_and_the_next_command(demo, m
     assert f"Verify  feedline verify {demo} --set num_workers=2 -- SCRIPT ARGS" in said
 
 
-@pytest.mark.parametrize(("fix", "proves"), [("user_code", False), ("page_faults", True)])
+@pytest.mark.parametrize(
+    ("fix", "proves"),
+    [
+        ("user_code", False),
+        ("page_faults", True),
+        ("busy_neighbors", False),
+        ("cpu_saturated", False),
+    ],
+)
 def test_only_a_fix_that_is_a_setting_has_a_command_that_proves_it(fix, proves):
     said = [field.text for field in _next_lines(WhatIf({}, fix=fix), Path("run"))]
 
     assert said == ([f"feedline verify run --fix {fix} -- SCRIPT ARGS"] if proves else [])
+
+
+def test_settings_that_are_a_part_of_a_fix_only_do_not_prove_it():
+    workers = {"num_workers": 2}
+
+    assert not list(_next_lines(WhatIf(workers, fix="busy_neighbors"), Path("run")))
+    assert list(_next_lines(WhatIf(workers, fix="too_few_workers"), Path("run")))
 
 
 def test_the_json_says_the_same(demo, tmp_path, capsys):

@@ -10,10 +10,11 @@ _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
 def may_be_fused(updated: Updated) -> bool:
     """Return whether ``fused=True`` is new to an optimizer, and torch takes it.
 
-    torch refuses it where a gradient is sparse; optimizers of other kinds do not have it.
+    torch refuses it where a gradient is sparse or a parameter complex; optimizers of other kinds do
+    not have it.
     """
-    kinds = {updated.kind, updated.updates_as}
-    return kinds <= _FUSED and not updated.fused and not updated.sparse
+    refused = updated.fused or updated.sparse or updated.complex
+    return {updated.kind, updated.updates_as} <= _FUSED and not refused
 
 
 def may_be_fused_in(trace: Launching) -> bool:

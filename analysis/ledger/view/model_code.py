@@ -187,6 +187,13 @@ def _plain_s(node: CodeNode, line: int) -> float:
 _OF_TORCH = re.compile(
     r"\b(torch|nn|F|functional)\.|\bself\b|\.(view|reshape|unsqueeze|matmul|detach|to)\("
 )
+#: What shows the same where the loop names neither NumPy nor math, which have it too. Operators and
+#: methods of tensors have no frames of Python, so their time looks like the loop's own.
+_OF_ARRAYS = re.compile(
+    r"@|\[[^]]*(None|\.\.\.|:,|, :)|\.(squeeze|transpose|permute|exp|log|softmax|log_softmax|logsumexp|"
+    r"tanh|sigmoid|relu|reciprocal|sqrt|pow|clamp|cumsum|gather|mean|sum|norm)\("
+)
+_OF_OTHERS = re.compile(r"\b(np|numpy|math)\.")
 
 
 @lru_cache(maxsize=64)
@@ -199,8 +206,14 @@ def _plain_loops(text: str, function: str) -> tuple[tuple[int, int], ...]:
         for of in (ast.walk(tree) if tree is not None else ())
         if isinstance(of, ast.FunctionDef) and of.name == function
         for loop in ast.walk(of)
-        if isinstance(loop, kinds) and not _OF_TORCH.search(ast.unparse(loop))
+        if isinstance(loop, kinds) and not _is_of_torch(ast.unparse(loop))
     )
+
+
+def _is_of_torch(loop: str) -> bool:
+    """Tell whether a loop, as it is written, is of tensors or modules."""
+    of_arrays = _OF_ARRAYS.search(loop) and not _OF_OTHERS.search(loop)
+    return bool(_OF_TORCH.search(loop) or of_arrays)
 
 
 def _loops(code: SampledCode, tree: PlaceTree) -> Iterator[tuple[str, tuple[str, float]]]:

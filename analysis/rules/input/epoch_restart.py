@@ -27,8 +27,10 @@ _ONE_EACH = Sentence(
     "each step starts a new pass over the loader, and its workers again{by}", by=PART
 )
 _ITERATOR = (
-    "Make the iterator once, before the loop: batches = iter(loader); in each step, next(batches)."
+    "Make the iterator once, before the loop (batches = iter(loader)), and call next(batches) in "
+    "each step."
 )
+_WHEN_IT_ENDS = "Make it again when it ends (StopIteration)."
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
 _FAULTS = ", and the system clears the same memory for them each time"
@@ -167,7 +169,7 @@ def _fixes(facts: RuleInputs, method: object) -> tuple[str, list[str]]:
     """
     preload = [f"Or {_PRELOAD}.", _IMPORTS_ONCE]
     if _takes_one_batch(facts):
-        return _ITERATOR, []
+        return _ITERATOR, [_WHEN_IT_ENDS]
     if facts.dataset_changes:
         others = preload if method == "spawn" else []
         if facts.dataset_changes == [""]:

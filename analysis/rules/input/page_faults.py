@@ -98,6 +98,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("sample/*/cpu",),
     effort=Effort.ENVIRONMENT,
+    by_variables=True,
     time=Time.NEEDLESS,
     of_input=True,
     ends=frozenset({Waste.PAGE_FAULTS}),

@@ -85,6 +85,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("sample/*/run_queue",),
     effort=Effort.ENVIRONMENT,
+    by_variables=True,
     lifts=CHEAPER | {"step"},
     of_input=True,
     action="use fewer helper threads",

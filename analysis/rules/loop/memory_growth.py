@@ -22,6 +22,7 @@ _GRAPHS_KEPT = Sentence(
 _EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
 _EVERY = Sentence("every {steps} steps", steps=COUNT)
 _UNTIL = Sentence(", and host memory is full after another {left}", left=TIME)
+_LASTS = Sentence(", and host memory lasts {left} if that goes on", left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -94,11 +95,12 @@ def check(facts: RuleInputs) -> Finding | None:
     if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
         return None
     known = _known_line(facts, grown)
+    endless = known is not None or _is_endless(facts, grown)
     fix, *others = [known.fix] if known else _fixes(facts, grown)
     return Finding(
         _RULE_ID,
-        _severity(facts, grown),
-        message=_says(grown),
+        _severity(grown, endless),
+        message=_says(grown, endless),
         more=[
             _GREW(grown=grown.grown_bytes, end=grown.at_end_bytes),
             *(_holds(grown) if known is None or grown.holder is Holder.GRAPHS else []),
@@ -166,8 +168,8 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
     return _Line(fed[0], _UPDATED, _RESET) if len(fed) == 1 else None
 
 
-def _says(grown: MemoryGrowth) -> str:
-    growth, each, until = grown.per_step_bytes * _steps(grown), _each(grown), _until(grown)
+def _says(grown: MemoryGrowth, endless: bool) -> str:
+    growth, each, until = grown.per_step_bytes * _steps(grown), _each(grown), _until(grown, endless)
     if grown.holder is Holder.GRAPHS:
         return _GRAPHS_KEPT(growth=growth, each=each, until=until)
     return _SAYS(who=_WHO[grown.who], growth=growth, each=each, until=until)
@@ -188,10 +190,10 @@ def _alive(grown: MemoryGrowth) -> float | None:
     return float(grown.graphs_alive) if grown.graphs else None
 
 
-def _until(grown: MemoryGrowth) -> str:
+def _until(grown: MemoryGrowth, endless: bool) -> str:
     if grown.steps_left is None or grown.seconds_left is None or _comes_to_an_end(grown):
         return ""
-    return _UNTIL(left=grown.seconds_left)
+    return (_UNTIL if endless else _LASTS)(left=grown.seconds_left)
 
 
 def _comes_to_an_end(grown: MemoryGrowth) -> bool:
@@ -205,17 +207,25 @@ def _rounded(steps: float) -> int:
     return int(float(f"{max(steps, 1.0):.1e}"))
 
 
-def _severity(facts: RuleInputs, grown: MemoryGrowth) -> Severity:
+def _severity(grown: MemoryGrowth, endless: bool) -> Severity:
     """Return high for a training that runs out within a day."""
-    if (grown.seconds_left or 0.0) > _SOON_S:
-        return Severity.LOW
-    return Severity.LOW if _comes_to_an_end(grown) else Severity.HIGH
+    late = (grown.seconds_left or 0.0) > _SOON_S
+    return Severity.LOW if late or not endless or _comes_to_an_end(grown) else Severity.HIGH
 
 
 def _is_sure(facts: RuleInputs, grown: MemoryGrowth) -> bool:
     """Tell whether it is surely neither a cache of the first pass nor an allocator's warming up."""
+    return _outlasts_a_pass(facts, grown) or facts.throughput.steps >= _LONG_STEPS
+
+
+def _outlasts_a_pass(facts: RuleInputs, grown: MemoryGrowth) -> bool:
     shown = grown.holder in (Holder.GRAPHS, Holder.COPIES) or grown.at != ""
-    return shown or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
+    return shown or facts.epochs > 1
+
+
+def _is_endless(facts: RuleInputs, grown: MemoryGrowth) -> bool:
+    """Tell whether it surely goes on: it may be a buffer or a cache of any size otherwise."""
+    return _outlasts_a_pass(facts, grown) or grown.place != "" or bool(grown.places)
 
 
 def _holds(grown: MemoryGrowth) -> list[str]:

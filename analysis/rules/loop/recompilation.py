@@ -3,6 +3,8 @@
 Each new shape, type or value that it did not expect costs a compilation.
 """
 
+from collections.abc import Sequence
+
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -35,6 +37,7 @@ _CHANGES = Sentence(
     what=NAME,
     values=PART,
 )
+_MOST = Sentence("{function}() was compiled most often: {times}", function=NAME, times=PART)
 _GAVE_UP = Sentence(
     "{function}() then reached torch's limit of recompilations and runs uncompiled", function=NAME
 )
@@ -74,14 +77,15 @@ def check(facts: RuleInputs) -> Finding | None:
     if again < _MIN_STEPS:
         return None
     over = row.trend is not None and row.trend < _OVER
-    first = next((each for each in facts.recompiled if each.kind in _WHAT), None)
+    first = _most_of_known_cause(facts.recompiled)
+    most = first or next(iter(facts.recompiled), None)
     part, of = row.s / step.mean_s, counted(steps, "step")
     message = (
         _BECAUSE(function=first.function, what=_changing(first), part=part)
         if first is not None
         else _SAYS(again=again, steps=of, part=part)
     )
-    because = [_STEPS(again=again, steps=of), *_why(first)] if first is not None else []
+    because = [_STEPS(again=again, steps=of), *_why(first)] if first is not None else _who(most)
     return Finding(
         _RULE_ID,
         Severity.of(part),
@@ -100,11 +104,23 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_fix(first),
         fix_more=[_LOGS] if _fix(first) != _LOGS else [_SIZES],
-        place=first.place if first is not None and first.place else line_of_stage(facts, COMPILE),
+        place=most.place if most is not None and most.place else line_of_stage(facts, COMPILE),
         how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
         "this finding is wrong.",
         cost_s=row.s,
     )
+
+
+def _most_of_known_cause(functions: Sequence[Recompiled]) -> Recompiled | None:
+    """Return the one compiled most often, if it is known what had changed."""
+    most = [each for each in functions if each.times == functions[0].times]
+    return next((each for each in most if each.kind in _WHAT), None)
+
+
+def _who(function: Recompiled | None) -> list[str]:
+    if function is None:
+        return []
+    return [_MOST(function=function.function, times=counted(function.times, "time"))]
 
 
 def _changing(function: Recompiled) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
+from feedline.analysis.predict.limits import ALONE, CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
 from feedline.analysis.report import page
 from feedline.analysis.report.document import (
@@ -120,7 +120,7 @@ def _limit(search: Search, limits: Limits) -> str:
     best, ended = search.best, search.best.workers == limits.workers
     if search.limit is None:
         return ""
-    if not best.workers:
+    if not best.workers and search.limit.id != ALONE:
         return "Workers would not help."
     if search.limit.id == STEP:
         return (

@@ -146,11 +146,12 @@ def _without_change(args: argparse.Namespace) -> str:
     if args.run_folder is None or args.program:
         return f"nothing to verify: say what to change, as in {_example(args)}"
     from feedline.analysis.explain.reports_of_run import report_of
+    from feedline.analysis.rules import is_applied_outside
     from feedline.profiler.store.trainings import open_run, require_one_training
 
     report = report_of(require_one_training(open_run(args.run_folder)))
     top = next((it for it in report.findings if it.rule_id == report.verdict.finding), None)
-    if top is None or not (top.settings or top.environment):
+    if top is None or not is_applied_outside(top):
         return (
             f"the report of {args.run_folder} has no fix that can be tested from outside: say what "
             f"to change, as in {_example(args)}"

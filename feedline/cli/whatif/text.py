@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from feedline.analysis.ledger.finding import PredictedRate
-from feedline.analysis.ledger.rule import Effort
 from feedline.analysis.predict.limits import (
     ALONE,
     BOTH,
@@ -41,10 +40,6 @@ _LIMITS = {
 }
 
 
-#: What `feedline verify` can apply without the program's code.
-_TRIED = (Effort.SETTING, Effort.ENVIRONMENT)
-
-
 def document_of(answer: WhatIf, run: Path) -> Document:
     """Return the prediction or the refusal, remarks, and what to do next.
 
@@ -78,10 +73,10 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     """Return the line of the program to change, and the command that proves the prediction."""
     if answer.line:
         yield Field("Change", answer.line, copied=True)
-    proves = ""
-    if answer.settings and set(answer.settings) <= set(LOADER):
+    proves, fix = "", BY_ID[answer.fix] if answer.fix else None
+    if answer.settings and set(answer.settings) <= set(LOADER) and (not fix or fix.by_settings):
         proves = f"--set {as_typed(answer.settings)}"
-    elif answer.fix and not answer.settings and BY_ID[answer.fix].effort in _TRIED:
+    elif fix and not answer.settings and (fix.by_settings or fix.by_variables):
         proves = f"--fix {answer.fix}"
     if proves:
         command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"

@@ -328,11 +328,13 @@ class ConvergenceWatch:
 
         Another one that updates again, without this one in between, trains on its own.
         """
-        rate = optimizer.param_groups[0]["lr"]
+        rate = optimizer.param_groups[0].get("lr")
         if isinstance(rate, torch.Tensor):
             if rate.is_cuda:
                 return  # to read it would make the program wait
             rate = rate.item()
+        if not isinstance(rate, int | float):
+            return  # it finds its own
         number = id(optimizer)
         if self._rate_of not in (None, number):
             now = clock.wall_ns(), rate, self.samples, self.updates

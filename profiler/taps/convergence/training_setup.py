@@ -1,15 +1,16 @@
 """Describes the setup of the training for ``Manifest.training``.
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "step": "SGD", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors",
-             "vectors", "elements", "fused", "foreach", "sparse"}], "samplers"}]
+             "vectors", "elements", "fused", "foreach", "sparse", "complex"}], "samplers"}]
              in the order of their first updates; step: class of torch whose step() it runs, "": none is; groups as they were then;
-             vectors: tensors of at most 1 dimension; sparse: tensors whose gradients are sparse, absent where none are; samplers: as
+             vectors: tensors of at most 1 dimension; sparse, complex: tensors whose gradients are, absent where none are; samplers: as
              below, those that were iterated between an update of this optimizer and the update before
 schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
              horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
-embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense
+embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense,
+             but for most of their rows zero in the first update
 finds_unused true: DistributedDataParallel looks for parameters without a gradient in each step | absent
 ddp_hook     true: DistributedDataParallel has a hook in Python that sends its buckets | absent
 batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
@@ -43,7 +44,7 @@ from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import id_of
 from feedline.profiler.record.optimizer_tracker import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.loader_settings import ENDLESS, length
+from feedline.profiler.taps.loader_settings import ENDLESS, drawn_length, length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_function_modes
 
@@ -210,6 +211,7 @@ class _Passes:
 _Shape = tuple[str, bool, int, int, int | None]  # kind, shuffles, samples, of, loader
 _Samplers = dict[_Shape, _Passes]
 _NUMBER_SETTINGS = ("lr", "weight_decay", "momentum", "eps", "dampening")
+_ROWS = 64  # of a table's gradient that are looked at
 _HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
 
@@ -230,6 +232,7 @@ class TrainingSetup:
         self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._embeddings: Counter[str] = Counter()
+        self._tables: list[weakref.ref[torch.nn.Parameter]] = []  # whose gradients are not seen yet
         self._finds_unused = False
         self._ddp_hook = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -273,6 +276,8 @@ class TrainingSetup:
         """
         if self._schedulers:
             self._look_at_schedulers()
+        if self._tables:
+            self._look_at_tables()
         number = self._known.known.get(id(optimizer))
         new = number is None
         if number is None:
@@ -315,7 +320,8 @@ class TrainingSetup:
             self._norms.update(
                 type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__
             )
-            self._embeddings.update(_embedding_facts(module))
+            own = _tables_of(module)[: _MAX_DESCRIBED - len(self._tables)]
+            self._tables += [weakref.ref(table) for table in own]
             self._finds_unused |= _finds_unused(module)
             self._ddp_hook |= _has_ddp_hook(module)
             self.batch_norms.begin(module, _MAX_DESCRIBED)
@@ -344,6 +350,17 @@ class TrainingSetup:
         if self.scaler is not None:
             described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}
         return described
+
+    def _look_at_tables(self) -> None:
+        """Count embeddings of which an update needs few rows, once their gradients are there."""
+        waiting = []
+        for table in self._tables:
+            weight = table()
+            if weight is not None and weight.grad is None:
+                waiting.append(table)
+            elif weight is not None and weight.grad is not None and _leaves_rows_alone(weight.grad):
+                self._embeddings.update(rows=weight.shape[0], elements=weight.numel())
+        self._tables = waiting
 
     def _look_at_schedulers(self) -> None:
         for scheduler, facts in self._schedulers:
@@ -382,7 +399,7 @@ class TrainingSetup:
         sampler = loader.sampler
         kind = type(sampler).__name__
         shuffles = bool(getattr(sampler, "shuffle", kind == "RandomSampler"))
-        if (samples := length(sampler)) is None or (of := length(loader.dataset)) is None:
+        if (samples := drawn_length(sampler)) is None or (of := length(loader.dataset)) is None:
             return
         shape = kind, shuffles, samples, of, getattr(state, "loader", None)
         epoch = getattr(sampler, "epoch", None)
@@ -442,6 +459,8 @@ def _group_facts(group: dict[str, Any]) -> dict[str, object]:
     vectors = sum(tensor.dim() <= 1 for tensor in tensors)
     if sparse := sum(_is_sparse(tensor) for tensor in tensors):
         facts["sparse"] = sparse
+    if complex_ := sum(tensor.is_complex() for tensor in tensors):
+        facts["complex"] = complex_
     return {
         **facts,
         "tensors": len(tensors),
@@ -475,10 +494,10 @@ def _finds_unused(model: torch.nn.Module) -> bool:
     )
 
 
-def _embedding_facts(model: torch.nn.Module) -> dict[str, int]:
-    """Return rows and elements of a model's embeddings whose gradients are dense.
+def _tables_of(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the weights of a model's embeddings whose gradients are dense.
 
-    A table that is also the weight of another layer has a dense gradient in any case.
+    A table that is also the weight of another layer has a gradient for all rows in any case.
     """
     tables, others = [], set()
     for part in model.modules():
@@ -490,13 +509,19 @@ def _embedding_facts(model: torch.nn.Module) -> dict[str, int]:
                 tables.append(weight)
         else:
             others.add(id(weight))
-    own = [table for table in tables if id(table) not in others]
-    if not own:
-        return {}
-    return {
-        "rows": sum(table.shape[0] for table in own),
-        "elements": sum(table.numel() for table in own),
-    }
+    return [table for table in tables if id(table) not in others]
+
+
+def _leaves_rows_alone(gradient: torch.Tensor) -> bool:
+    """Return whether most rows of a table's gradient are zero, by some of them.
+
+    They are not where scores are computed with the table itself. A tensor of another kind, such as
+    one that is sharded, would be asked by each rank alone: it says no.
+    """
+    if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided:
+        return False
+    rows = gradient.detach()[:: max(1, len(gradient) // _ROWS)]
+    return 2 * int((rows != 0).any(1).sum()) <= len(rows)
 
 
 def _scheduler_facts(scheduler: Any) -> dict[str, object]:

@@ -1,12 +1,14 @@
 """Observes Python calls of one thread: by ``sys.monitoring``, which Python has from 3.12 on.
 
 Before, all calls are seen by a trace function. Unlike a profile function it is told of nothing in the
-frames that are there already: for each frame that it is told of, Python copies the local variables,
-and a copy in the loop's own frame would keep the program's tensors in memory. Known functions are
+frames that are there already: for each frame that it is told of, Python 3.10 copies the local
+variables, and a copy in the loop's own frame would keep the program's tensors in memory. It is told
+of a generator each time that one goes on, so Python 3.10 sees no calls. Known functions are
 timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C
 functions cost little.
 """
 
+import functools
 import sys
 import threading
 from collections import Counter
@@ -16,6 +18,42 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from feedline.profiler import clock
+
+_COPIES_LOCALS = sys.version_info < (3, 11)
+
+
+class _HiddenTracer:
+    """``sys.gettrace`` while calls are observed: a program that asks is told of none.
+
+    Some make their loader without workers under a debugger.
+    """
+
+    def __init__(self) -> None:
+        self._functions: tuple[Any, ...] = ()
+        self.true: Any = sys.gettrace
+        self._put: Any = None
+
+    def hide(self, function: Any) -> None:
+        """Hide a trace function from now on."""
+        if any(one is function for one in self._functions):
+            return
+        self._functions += (function,)
+        if self._put is None:
+            self.true = sys.gettrace
+            self._put = sys.gettrace = functools.wraps(self.true)(lambda: self._seen())
+
+    def show(self, function: Any) -> None:
+        """Hide it no more."""
+        self._functions = tuple(one for one in self._functions if one is not function)
+        if not self._functions and sys.gettrace is self._put:
+            self._put, sys.gettrace = None, self.true
+
+    def _seen(self) -> Any:
+        function = self.true()
+        return None if any(one is function for one in self._functions) else function
+
+
+_hidden = _HiddenTracer()
 
 
 class _TracedCalls:
@@ -36,26 +74,34 @@ class _TracedCalls:
         self.events, self.most = 0, most
         self._entered, self._left = entered, left
         self._seeing = False
+        self._tracer = self._begins  # one object, to know it again
 
     def on(self) -> bool:
         """Start.
 
         False if the program has a trace function of its own, or ``most`` calls were seen.
         """
-        if sys.gettrace() is not None or self.events >= self.most:
+        if _COPIES_LOCALS or _hidden.true() is not None or self.events >= self.most:
             return False
         self._seeing = True
-        sys.settrace(self._begins)
+        _hidden.hide(self._tracer)
+        sys.settrace(self._tracer)
         return True
 
     def off(self) -> None:
         """Stop; a trace function that the program has set meanwhile stays."""
         self._seeing = False
-        if sys.gettrace() == self._begins:
+        if _hidden.true() is self._tracer:
             sys.settrace(None)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:  # those that go on: a debugger wants their lines
+            if frame.f_trace == self._ends:
+                frame.f_trace_lines, frame.f_trace = True, None
+            frame = frame.f_back
 
     def end(self) -> None:
         self.off()
+        _hidden.show(self._tracer)
 
     def _begins(self, frame: Any, event: str, _: Any) -> Any:
         self.events += 1

@@ -1,5 +1,5 @@
 """A module of the user's own is scripted by torch.jit.script, with Tensor.to, a submodule's call
-and control flow in it.
+and control flow in it; then a frozen one teaches it.
 """
 
 import torch
@@ -23,4 +23,12 @@ print(net.code)
 optimizer = sgd(net)
 for x in loader():
     print(step(net, optimizer, x))
+digest(net)
+teacher = torch.jit.freeze(torch.jit.script(Net().eval()))  # it has no attribute `training`
+for x in loader():
+    with torch.no_grad():
+        wanted = teacher(x)
+    optimizer.zero_grad()
+    (net(x) - wanted).square().mean().backward()
+    optimizer.step()
 digest(net)
