@@ -73,12 +73,11 @@ def place(conditions: tuple[str, ...], cache: Path) -> Iterator[Place]:
 
 
 @contextmanager
-def neighbors(place: Place, number: str) -> Iterator[None]:
-    """So many busy programs, in turns on the first two CPUs."""
-    cpus = sorted(os.sched_getaffinity(0))[:2]
+def neighbors(place: Place, cpus: str) -> Iterator[None]:
+    """A busy program on each of so many of the CPUs."""
     loops = [
-        subprocess.Popen([sys.executable, "-c", LOOP, str(cpus[each % len(cpus)])])
-        for each in range(int(number))
+        subprocess.Popen([sys.executable, "-c", LOOP, str(cpu)])
+        for cpu in sorted(os.sched_getaffinity(0))[:2][-int(cpus) :]
     ]
     try:
         yield

@@ -121,7 +121,6 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "usual": images(480, 360, 48),
     "large": images(960, 800, 16),
     "huge": images(1500, 1200, 12),
-    "scans": images(1500, 1200, 12, "bmp"),  # reading one is little but its memory
     "png": images(640, 480, 12, "png"),
     "webp": images(640, 480, 12, "webp", quality=90),
     "jpeg2000": images(320, 240, 12, "jp2"),

@@ -77,7 +77,8 @@ def test_growth_that_may_be_a_cache_of_the_first_pass_is_not_told():
 def test_a_buffer_that_takes_long_to_fill_is_no_end_of_the_training():
     grown = replace(GROWN, seconds_left=140.0)
     facts = made_up_facts()
-    facts = replace(facts, throughput=replace(facts.throughput, steps=5000))
+    of_loader = replace(facts, throughput=replace(facts.throughput, steps=5000))
+    facts = replace(of_loader, loader=None)
 
     finding = memory_growth.check(given(grown, facts=facts))
     of_a_line = memory_growth.check(given(replace(grown, place="train.py:9"), facts=facts))
@@ -86,6 +87,7 @@ def test_a_buffer_that_takes_long_to_fill_is_no_end_of_the_training():
         "the main process grows by 4.00 MB per step, and host memory lasts 2 min 20 s if that goes on"
     )
     assert finding.severity.value == "low" and of_a_line.severity.value == "high"
+    assert memory_growth.check(given(grown, facts=of_loader)).severity.value == "high"
 
 
 def test_what_workers_copy_ends_when_it_is_copied():

@@ -224,8 +224,9 @@ def _outlasts_a_pass(facts: RuleInputs, grown: MemoryGrowth) -> bool:
 
 
 def _is_endless(facts: RuleInputs, grown: MemoryGrowth) -> bool:
-    """Tell whether it surely goes on: it may be a buffer or a cache of any size otherwise."""
-    return _outlasts_a_pass(facts, grown) or grown.place != "" or bool(grown.places)
+    """Tell whether it surely goes on: without a loader it may be a buffer of replays otherwise."""
+    named = grown.place != "" or bool(grown.places)
+    return _outlasts_a_pass(facts, grown) or named or facts.loader is not None
 
 
 def _holds(grown: MemoryGrowth) -> list[str]:
