@@ -103,6 +103,14 @@ def test_a_stream_of_too_few_parts_is_a_finding_where_that_costs():
     assert told[0].rule_id == RULE_ID and told[0].evidence[0].id == "idle_workers"
 
 
+def test_batches_that_the_only_worker_hands_over_late_are_its_shortage():
+    """Its two threads share one GIL: it makes the next batch while one is to be sent."""
+    facts = stream(without=3)
+    late = replace(facts, step=replace(facts.step, waits={"handover": facts.step.stages["wait"]}))
+
+    assert workers_without_data.check(late).cost_s == pytest.approx(0.06)
+
+
 def test_it_says_how_many_shards_there_are_and_speaks_the_language_of_the_library():
     finding = workers_without_data.check(stream(dataset_shards=2, dataset_library="datasets"))
 
