@@ -47,7 +47,7 @@ _BEARER = re.compile(
 # its host and folders may be private too
 _URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE)
 _PAIR = re.compile(
-    r"""((?:pass(?:word|wd|phrase)?|pwd|secret|token|key|credentials?|auth|login|user(?:name)?)s?["']?\s{0,8}(?:=|:|%3D)\s{0,8}["']?)"""
+    r"""((?:pass(?:word|wd|phrase)?|pwd|secret|token|key|sig(?:nature)?|credentials?|auth|login|user(?:name)?)s?["']?\s{0,8}(?:=|:|%3D)\s{0,8}["']?)"""
     r"""[^\s"',;&}]+""",
     re.IGNORECASE,
 )
@@ -83,6 +83,13 @@ def text(said: str) -> str:
 def token(text: str) -> str:
     """Return a text with MASK in place of known tokens only."""
     return _SHAPES.sub(MASK, text)
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path or an address, without an address's query: it may be signed."""
+    if "://" in path:
+        path = re.split("[?#]", path, maxsplit=1)[0]
+    return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def path(name: str | Path) -> str:

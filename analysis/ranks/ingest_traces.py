@@ -3,7 +3,6 @@
 It finds which rank each is of, reads them by many processes at once, and moves them in one go.
 """
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -203,7 +202,7 @@ def ingest(
                 place = rank_folder(staging, rank)
                 owned.move(file.place, staging, place.name)
                 left_out = (
-                    [why.replace(path, os.path.basename(path)) for path, why in problems.items()]
+                    [why.replace(path, masks.file_name(path)) for path, why in problems.items()]
                     if rank == min(ranked)
                     else []
                 )

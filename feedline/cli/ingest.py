@@ -8,6 +8,7 @@ from pathlib import Path
 
 from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool, refuse_twice
 from feedline.cli.outputs import check_json, default_folder, progress_bar
+from feedline.profiler import masks
 from feedline.profiler.errors import (
     FeedlineError,
     Interrupted,
@@ -69,7 +70,7 @@ class IngestCommand:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        output = args.output or default_folder(Path(args.file[0].rstrip("/")).name.split(".")[0])
+        output = args.output or default_folder(masks.file_name(args.file[0]).split(".")[0])
         ranks = _parse_ranks(args.rank, args.file)
         refuse_twice(args.file, "trace")
         _refuse_copies(args.file)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,14 +52,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OutputError: the place is read-only or full.
     """
     try:
-        with open(path, "wb") if _is_stream(path) else single.replacing(path, SHARED) as file:
+        with _stream(path) if _is_stream(path) else single.replacing(path, SHARED) as file:
             yield file
     except OSError as error:
         raise OutputError.unwritable(path, error, ANOTHER) from error
 
 
+def _stream(path: Path) -> BinaryIO:
+    """Open one to write on. There may be a file behind its name, to which others write too."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb")
+
+
 def _is_stream(path: Path) -> bool:
-    """Return whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
+    """Return whether a name is a pipe, a terminal, /dev/null or an open descriptor.
+
+    It is written on, and nothing of it overwritten.
+    """
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (
         Path("/dev/stdout"),
         Path("/dev/stderr"),

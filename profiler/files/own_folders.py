@@ -157,7 +157,7 @@ class Hold:
         """
         fd = os.open(folder / LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            _lock(fd, fcntl.LOCK_SH)
+            lock(fd, fcntl.LOCK_SH)
         except OSError:
             os.close(fd)
             raise
@@ -222,10 +222,10 @@ def _survey(
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path if within is None else name, flags, dir_fd=within)
     stack.callback(os.close, fd)
-    lock = os.open(LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-    stack.callback(os.close, lock)
+    listed = _open_list(fd)
+    stack.callback(os.close, listed)
     try:
-        _lock(lock, fcntl.LOCK_EX)
+        lock(listed, fcntl.LOCK_EX)
     except BlockingIOError as error:
         raise Busy(
             f"{path} is being used by another process", "wait until it has ended", ELSEWHERE
@@ -243,23 +243,45 @@ def _survey(
     return surveyed
 
 
+def _open_list(folder: int) -> int:
+    """Open the list of a folder, for writing where that is allowed: NFS locks nothing else."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(LIST_NAME, os.O_RDWR | flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise
+        return os.open(LIST_NAME, os.O_RDONLY | flags, dir_fd=folder)
+
+
 def _clear(folder: _Folder) -> None:
+    """Remove what is in a folder, its list last: what is left without one is nobody's."""
     for name, inner in folder.folders.items():
         _clear(inner)
         os.rmdir(name, dir_fd=folder.fd)
-    for name in folder.files:
+    for name in sorted(folder.files, key=lambda name: name == LIST_NAME):
         os.unlink(name, dir_fd=folder.fd)
 
 
-def _lock(fd: int, how: int) -> None:
-    """Lock a file.
+#: What a file system answers that knows no locks: Lustre without -o flock, NFS without its daemon.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
-    Raises BlockingIOError. A file system that knows no locks has none to wait for.
+
+def lock(fd: int, how: int) -> bool:
+    """Lock a file at once; return whether its file system knows locks.
+
+    NFS emulates them, and gives an exclusive one only for a file that is open for writing.
+
+    Raises:
+        BlockingIOError: another process has it.
+        OSError: it cannot be locked.
     """
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+        if error.errno not in NO_LOCKS:
             raise
+        return False
+    return True

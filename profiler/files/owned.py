@@ -16,6 +16,7 @@ from feedline.profiler.files.own_folders import (
     INNER_KIND,
     LIST_NAME,
     MAX_NAMED,
+    NO_LOCKS,
     Busy,
     FolderList,
     add_to_list,
@@ -248,14 +249,26 @@ def add_line(folder: Path, name: str, line: str) -> None:
         _see_that_ours(folder, name)
         fd = single.reopen(folder / name)
     with os.fdopen(fd, "r+b", 0) as file:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        locked = _locked(fd)
         try:
             file.seek(0, os.SEEK_END)
             file.write(line.encode() + b"\n")
         finally:
             # a process that another thread has forked meanwhile has the file too, and keeps the
             # lock as long as it has it, if closing the file here is all that gives it back
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            if locked:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _locked(fd: int) -> bool:
+    """Wait for a file's lock; return whether its file system knows locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return True
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:

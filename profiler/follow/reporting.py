@@ -4,7 +4,6 @@ It has the modules that feedline started with, and none of the training's memory
 """
 
 import atexit
-import json
 import os
 import subprocess
 import sys
@@ -36,8 +35,8 @@ def report(recording: RecordingSettings) -> None:
         return
     command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.__main__ import "
-        f"main; sys.exit(main({json.dumps(command)}))"
+        f"import sys; sys.path[:] = {recording.path!a}; from feedline.__main__ import "
+        f"main; sys.exit(main({command!a}))"
     )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
     # what `run train.py > log` or `| tool` gets is the training's, byte for byte

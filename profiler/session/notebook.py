@@ -2,7 +2,6 @@
 
 import html
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -67,8 +66,8 @@ def _built(run: Path) -> str:
     path = [place for place in sys.path if place]
     command = ["report", os.path.abspath(run), "--finish"]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.__main__ import main; "
-        f"sys.exit(main({json.dumps(command)}))"
+        f"import sys; sys.path[:] = {path!a}; from feedline.__main__ import main; "
+        f"sys.exit(main({command!a}))"
     )
     surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}
     surroundings |= {"COLUMNS": str(_WIDTH), "PYTHONIOENCODING": "utf-8"}

@@ -128,8 +128,8 @@ def _start_helper(folder: Path, layout: str, rate: float | None) -> None:
     arguments = [str(folder.absolute()), *training, layout, str(rate or 0.0)]
     path = [place for place in sys.path if place]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(path)}; "
-        f"from feedline.profiler.stacks.helper import main; main({json.dumps(arguments)})"
+        f"import sys; sys.path[:] = {path!a}; "
+        f"from feedline.profiler.stacks.helper import main; main({arguments!a})"
     )
     environment = {
         name: value

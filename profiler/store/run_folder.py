@@ -207,7 +207,8 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     if not last:
         return []
     notes = [
-        f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"
+        f"the launcher started the ranks again {last} time{'s' * (last > 1)}: only the last start is "
+        "shown"
     ]
     places = set(places)
     gone = sorted(

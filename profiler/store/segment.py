@@ -34,6 +34,7 @@ from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
+from feedline.profiler.files.own_folders import lock
 from feedline.profiler.store.merged_rests import Merged, merge_rests
 from feedline.profiler.store.segment_format import (
     FIELDS,
@@ -61,10 +62,15 @@ def _own_file(path: Path) -> tuple[Path, int]:
         except PlaceTaken:
             continue
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return candidate, fd
-        except OSError:
+            # without locks, a file that holds something may be that of a live process
+            if lock(fd, fcntl.LOCK_EX) or not os.fstat(fd).st_size:
+                return candidate, fd
+        except BlockingIOError:
+            pass
+        except BaseException:
             os.close(fd)
+            raise
+        os.close(fd)
     raise AssertionError("unreachable")
 
 
@@ -552,7 +558,7 @@ class Segment:
         forgotten[0, 0] = self._stride_mask
         del forgotten  # a mapping with references cannot be unmapped
         with single.replacement(self.path) as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(fd, fcntl.LOCK_EX)
             os.posix_fallocate(fd, 0, RECORDS_AT + room)
             os.pwrite(fd, self._header, 0)
             kept = 0

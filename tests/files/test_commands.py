@@ -192,6 +192,13 @@ def test_a_link_or_a_folder_is_refused_as_an_output_and_a_pipe_is_written_to(fol
         False,
     )
     assert json.loads(piped.stdout)["run"]["name"] == "run", piped.stderr
+    (folder / "log").write_text("a line\n")
+    subprocess.run(
+        ["bash", "-c", '"$0" -m feedline report run -q --json /dev/stdout >> log', sys.executable],
+        cwd=folder,
+        check=True,
+    )
+    assert (folder / "log").read_text().startswith("a line\n{")
     assert (folder / "treasure").read_text() == "mine"
 
 

@@ -1,5 +1,6 @@
 """Folders that feedline made: nothing in them that is somebody else's is ever replaced or removed."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -37,6 +38,39 @@ def everything(folder: Path) -> dict[str, bytes | str]:
 
 
 def test_a_folder_of_ours_is_removed_whole(run):
+    own_folders.remove(run, "run")
+
+    assert os.listdir(run.parent) == []
+
+
+def test_a_removal_that_was_interrupted_can_be_gone_on_with(run, monkeypatch):
+    unlink, left = os.unlink, [2]
+
+    def interrupted(name, **more):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        unlink(name, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, "unlink", interrupted)
+        own_folders.remove(run / "rank0" / "segments")  # as its records are packed
+    own_folders.remove(run, "run")
+
+    assert os.listdir(run.parent) == []
+
+
+def test_where_only_files_open_for_writing_can_be_locked_a_folder_is_removed(run, monkeypatch):
+    """Linux emulates locks on NFS so."""
+    flock = fcntl.flock
+
+    def of_nfs(fd, how):
+        mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if how & fcntl.LOCK_EX and mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", of_nfs)
     own_folders.remove(run, "run")
 
     assert os.listdir(run.parent) == []

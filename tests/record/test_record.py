@@ -1,6 +1,7 @@
 """``feedline.record`` as a decorator, and into a folder that is taken."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -26,6 +27,20 @@ def test_a_decorated_function_is_recorded_and_nothing_stays_attached(tmp_path):
 
     assert recorder.main is None
     assert len(feedline.load(tmp_path / "run").steps) == 3
+
+
+def test_a_program_that_goes_to_another_folder_is_recorded_where_it_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    with feedline.record("runs/🚀"):
+        os.chdir(elsewhere)
+        train(3)
+
+    assert os.listdir(elsewhere) == []
+    assert len(feedline.load(tmp_path / "runs" / "🚀").steps) == 3
+    assert (tmp_path / "runs" / "🚀" / "rank0" / "stacks.log").exists()
 
 
 def test_an_interrupt_at_the_end_of_stopping_leaves_a_run_that_ended(tmp_path, monkeypatch):

@@ -394,7 +394,7 @@ def test_after_a_restart_only_the_last_start_counts(synthetic, plan, copied, who
 
     found = reduced(copied)
 
-    assert found.notes[0].startswith("torchrun restarted the ranks 1 time:")
+    assert found.notes[0].startswith("the launcher started the ranks again 1 time:")
     assert "rank 5 did not come back after the last restart" in found.notes
     assert [one.rank for one in found.ranks] == list(range(RANKS - 1))
 

@@ -24,14 +24,17 @@ def test_a_rank_that_did_not_come_back_is_named_and_left_out(tmp_path):
 
     assert {number: rank.restart for number, rank in run.ranks.items()} == {0: 1, 1: 1}
     assert run.notes == [
-        "torchrun restarted the ranks 1 time: only the last start is shown",
+        "the launcher started the ranks again 1 time: only the last start is shown",
         "rank 2 did not come back after the last restart",
     ]
 
 
 @pytest.mark.parametrize(
     "places,notes",
-    [([(0, 0), (1, 0)], []), ([(0, 2), (0, 11)], ["torchrun restarted the ranks 11 times"])],
+    [
+        ([(0, 0), (1, 0)], []),
+        ([(0, 2), (0, 11)], ["the launcher started the ranks again 11 times"]),
+    ],
 )
 def test_ranks_that_all_came_back_are_not_named(tmp_path, places, notes):
     assert [note.split(":")[0] for note in opened(tmp_path, *places).notes] == notes

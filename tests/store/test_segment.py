@@ -3,6 +3,7 @@ more room than it was given.
 """
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -129,6 +130,21 @@ def test_a_live_process_keeps_its_file_to_itself(path):
     assert first.path != second.path
     first.close()
     second.close()
+
+
+def test_a_file_system_without_locks_is_recorded_to(path, monkeypatch):
+    def refused(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    segment = Segment(path, MAIN)
+    segment.add(Stage.READ, 1, 2)
+    other = Segment(path, MAIN)
+
+    assert sorted(file.name for file in path.parent.glob("*.seg")) == ["main.1.seg", "main.seg"]
+    assert len(read_segment(path).records) == 1
+    segment.close()
+    other.close()
 
 
 def test_a_killed_process_loses_nothing_that_add_returned_from(path):

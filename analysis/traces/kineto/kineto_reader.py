@@ -31,6 +31,7 @@ from feedline.analysis.traces.trace_columns import (
     canonical,
     sort,
 )
+from feedline.profiler import masks
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.message import few
 
@@ -268,7 +269,7 @@ def _trace(
     if maker != _KINETO:
         adapt_events(rows, tracks, filled.names.held, filled.tracks.processes)
     trace = Trace(
-        source=path.rstrip("/").rsplit("/", 1)[-1],
+        source=masks.file_name(path),
         maker=maker,
         rank=about.rank,
         world_size=about.world_size,

@@ -162,6 +162,10 @@ def test_a_trace_elsewhere_is_read_through_fsspec():
         file.write(gzip.compress(text(event()).encode()))
     trace = read_kineto("memory://bucket/rank3.json.gz")
     assert (trace.source, len(trace.events)) == ("rank3.json.gz", 1)
+    address = "memory://bucket/rank3.json.gz?sv=2022&sig=Zm9vYmFy%3D"
+    with fsspec.open(address, "wb") as file:
+        file.write(gzip.compress(text(event()).encode()))
+    assert read_kineto(address).source == "rank3.json.gz", "a signature is a secret"
     for path in ("memory://bucket/none.json", "nothing://at/all.json"):
         with pytest.raises(TraceDamaged):
             read_kineto(path)
