@@ -150,7 +150,7 @@ PER_SAMPLE: Calls = (
         "Opening a tar archive and finding a member reads it from its beginning.",
         "Unpack the archive once, or read its members in order",
         "https://github.com/pytorch/vision/issues/947",
-        (_python(r"tarfile\.py"),),
+        (_python(r"tarfile\.py", "(|gz|bz2|xz|tar)open|_?getmembers?|getnames|_load"),),
     ),
     KnownCall(
         "hdf5_opened",
@@ -343,10 +343,11 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "interpolated",
-        "scipy.ndimage interpolates and filters in 64-bit floats, in one thread.",
-        "Pass order=1, or do it in torch for a whole batch (grid_sample)",
+        "scipy.ndimage interpolates in 64-bit floats, in one thread.",
+        "Pass order=1 if linear interpolation is enough, or use torch's grid_sample for whole batches",
         "https://github.com/MIC-DKFZ/batchgenerators/issues/5",
-        (Sign("scipy", r"ndimage/.*"),),
+        (Sign("scipy", r"ndimage/_interpolation\.py"),),
+        statement=r"^(?!.*\border\s*=\s*[01]\b)",
     ),
     KnownCall(
         "sparse_row",
@@ -459,14 +460,19 @@ PER_SAMPLE: Calls = (
         "All candidates are shuffled to take a few of them.",
         "Draw a few indices with random.sample or randint, and repeat on a clash",
         "https://github.com/guoyang9/NCF/issues/6",
-        text=r"\bnp\.random\.choice\(.*replace\s*=\s*False|\b(permutation|randperm)\(.*\)\[:",
+        # weighted ones are not shuffled, and of a part of all, most draws would clash
+        text=r"\bnp\.random\.choice\((?!.*\bp\s*=).*replace\s*=\s*False"
+        r"|\b(permutation|randperm)\(.*\)\[:(?![^\]]*(\*|/|int\())",
     ),
     KnownCall(
         "chances_summed",
         "All chances are checked and added up again for each draw.",
         "Add up the chances once, with cumsum, and draw with np.searchsorted",
         "https://github.com/neuro-ml/deep_pipe/pull/57",
-        text=r"\.choice\(.*\bp\s*=|\brandom\.choices\(.*\bweights\s*=|\bmultinomial\(",
+        # of chances that stay, and with replacement: searchsorted draws so
+        text=r"\.choice\((?!.*replace\s*=\s*False).*\bp\s*=\s*(self\.|[A-Z])"
+        r"|\brandom\.choices\(.*\bweights\s*=\s*(self\.|[A-Z])"
+        r"|\bmultinomial\(\s*(self\.|[A-Z]).*replacement\s*=\s*True",
         left=0.02,
     ),
     KnownCall(
@@ -488,7 +494,8 @@ PER_SAMPLE: Calls = (
         "torch.tensor and np.array copy their data, and read lists value by value.",
         "Keep arrays or tensors instead of lists; torch.from_numpy shares an array's memory",
         "https://github.com/pytorch/pytorch/issues/13918",
-        text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
+        # not of what a library without frames reads meanwhile (netCDF4, rasterio)
+        text=r"(\btorch\.(as_)?tensor|\btorch\.\w*Tensor|\bnp\.(as)?array)\((?!.*(\.variables\[|\.read\())",
         left=0.3,
     ),
     FRONT,

@@ -263,6 +263,7 @@ PER_STEP: Calls = (
         "Call attention with need_weights=False",
         "https://github.com/lyuwenyu/RT-DETR/issues/678",
         (Sign("torch", r"nn/functional\.py", "multi_head_attention_forward"),),
+        unless=(Sign("torch", r"nn/modules/transformer\.py"),),  # it does not ask for them
         statement=r"^(?!.*need_weights)(.*\)\s*\[0\]|[\w.]+,\s*_\w*\s*=)",
         in_graph=True,
         left=0.5,

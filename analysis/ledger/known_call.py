@@ -54,6 +54,7 @@ class KnownCall:
         report: where people report it.
         signs: frames, any of which shows it.
         text: pattern of a line that makes it without a frame; empty: none does.
+        unless: frames below the same line with which it is another call.
         on_gpu: it is slow only where a GPU computes.
         with_loop: what a loop over its result does counts as its time.
         statement: pattern that the statement of the program which makes it has to have as well;
@@ -71,6 +72,7 @@ class KnownCall:
     report: str
     signs: tuple[Sign, ...] = ()
     text: str = ""
+    unless: tuple[Sign, ...] = ()
     on_gpu: bool = False
     with_loop: bool = False
     statement: str = ""
@@ -93,7 +95,9 @@ def of_frames(calls: Calls, below: Chain) -> KnownCall | None:
     """Return the call among a line's library frames, the outermost first; None: there is none."""
     for frame in below:
         for call in calls:
-            if any(sign.fits(frame) for sign in call.signs):
+            if any(sign.fits(frame) for sign in call.signs) and not any(
+                sign.fits(other) for sign in call.unless for other in below
+            ):
                 return call
     return None
 

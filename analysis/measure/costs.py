@@ -267,14 +267,19 @@ def _chunked(
 
 
 def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
-    """Return the pixels of the last augmented picture in each sample; 0: unknown."""
+    """Return the pixels of the last augmented picture in each sample; 0: unknown.
+
+    Of several images that are decoded for it, as many of its size.
+    """
     augmented = (records["stage"] == Stage.AUGMENT) & (row >= 0)
-    pictures, row = view(records[augmented], Stage.AUGMENT), row[augmented]
+    pictures, in_sample, row = view(records[augmented], Stage.AUGMENT), row, row[augmented]
     order = np.argsort(pictures["start"] + pictures["wall"], kind="stable")
     order = order[pictures["pixels"][order] > 0]
     last = np.zeros(count)
     last[row[order]] = pictures["pixels"][order]
-    return last
+    decodes = (records["stage"] == Stage.DECODE) & (in_sample >= 0)
+    decodes[decodes] = view(records[decodes], Stage.DECODE)["pixels"] > 0
+    return last * np.maximum(np.bincount(in_sample[decodes], minlength=count), 1)
 
 
 class _SampleCounters(NamedTuple):

@@ -3,6 +3,7 @@
 import pytest
 from measure.made_up_records import MadeUp
 
+from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.model import Operation
 from feedline.profiler.events import Stage
@@ -46,3 +47,18 @@ def test_where_the_cut_itself_takes_most_nothing_is_told():
 
     assert cut_first(operations("RandomResizedCrop", "Blur"), [process]) is None
     assert cut_first(operations("Blur", stage="decode"), [process]) is None
+
+
+def test_pixels_of_several_images_in_a_sample_are_compared_with_as_many():
+    """As where a batch is made in one call, of a stream's batch, or of a clip's frames."""
+    worker = MadeUp(role="worker")
+    worker.span(Stage.SAMPLE, 0, 1000, nbytes=4, extra=1)
+    for image in range(4):
+        worker.span(Stage.DECODE, 10 + 50 * image, 50 + 50 * image, extra=3600)
+    for image in range(4):
+        worker.span(Stage.AUGMENT, 300 + 50 * image, 340 + 50 * image, extra=1000)
+
+    details = SampledDetails.of(worker.process(), frozenset({0}))
+
+    assert details.weighted_mean(details.decoded) == 3600
+    assert details.weighted_mean(details.output) == 1000

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting
 
@@ -25,6 +27,16 @@ def test_conversion_collate_and_transport_of_float32_are_added_up():
 
 def test_uint8_batches_are_as_they_should_be():
     assert check(waiting(operations=OPERATIONS)) is None
+
+
+def test_images_of_sixteen_bits_are_not_to_become_bytes():
+    wide = waiting(60.0, loader=FLOATS, operations=OPERATIONS, stages={"copy": 4.0})
+    maker = wide.workers
+    decode = replace(maker.per_sample["decode"], bytes=2.0 * maker.decoded_pixels)
+    maker = replace(maker, per_sample={**maker.per_sample, "decode": decode})
+
+    assert check(wide) is not None
+    assert check(replace(wide, workers=maker)) is None
 
 
 def test_floats_that_no_picture_was_decoded_for_are_the_users_own():

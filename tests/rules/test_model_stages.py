@@ -172,6 +172,8 @@ def test_attention_whose_weights_nobody_uses_is_named(tmp_path, called, told):
     finding = _computed(tmp_path, text, 3, inside)
 
     assert (finding is not None) is told
+    of_torch = (TORCH + "nn/modules/transformer.py", 970, "_sa_block")
+    assert _computed(tmp_path, text, 3, of_torch, inside) is None, "it asks for no weights"
     if finding:
         assert finding.place.endswith("net.py:3") and "need_weights=False" in finding.fix
         assert finding.cost_kind is CostKind.AT_LEAST  # backward goes through it too

@@ -23,7 +23,7 @@ _MOST_OF_ENTRY = 0.5
 _MOST_OF_LINES = 0.5
 #: A call that unpacks chunks, and the bytes of these for each byte that is used, from which on it is
 #: a part of a chunk that is.
-CHUNK, PARTLY = "chunk_unpacked", 1.5
+CHUNKS, PARTLY = ("chunk_unpacked", "zarr_chunk_unpacked"), 1.5
 FEWEST = 10  # samples in a function: fewer say little of it
 #: As many are enough for one that surely takes most of what it is a part of.
 _FEWEST_OF_MOST, _SURELY_MOST = 6, 0.5
@@ -100,7 +100,7 @@ def slow_code(facts: RuleInputs) -> SlowCode | None:
     """
     slow = slowest(facts.code, facts.costs) if facts.code is not None else None
     unpacked = unpacked_per_byte(facts)
-    if slow is None or slow.known is None or slow.known.call.name != CHUNK or unpacked is None:
+    if slow is None or slow.known is None or slow.known.call.name not in CHUNKS or unpacked is None:
         return slow
     return replace(
         slow, known=replace(slow.known, call=UNPACKED) if unpacked < PARTLY else slow.known

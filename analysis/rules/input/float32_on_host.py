@@ -21,6 +21,7 @@ _QUARTER = "as uint8, images take a quarter of the bytes"
 #: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the
 #: conversion's.
 _ADDED_BYTES = 0.75
+_WIDE = 2.0  # bytes of a pixel
 
 _CONVERSIONS = (
     "totensor",
@@ -37,10 +38,13 @@ _CONVERSIONS = (
 def check(facts: RuleInputs) -> Finding | None:
     """Add up what the conversion, and the bytes it adds, cost.
 
-    It is silent where no picture was decoded or it is not worth a change.
+    It is silent where no picture was decoded, where its values have 16 bits, or it is not worth a
+    change.
     """
     loader, maker = facts.loader, facts.workers
     if loader is None or maker is None or "float32" not in loader.flags or not maker.decoded_pixels:
+        return None
+    if _are_wide(facts, maker.decoded_pixels):
         return None
     converting = operations_share(facts, _CONVERSIONS)
     making = min(1.0, converting + _ADDED_BYTES * making_share(facts, "collate"))
@@ -80,6 +84,14 @@ def check(facts: RuleInputs) -> Finding | None:
         "is wrong.",
         cost_s=cost_s,
     )
+
+
+def _are_wide(facts: RuleInputs, pixels: float) -> bool:
+    """Tell whether a pixel has two bytes, as in X-rays and depth images: uint8 would lose one."""
+    decoded = facts.costs.get("decode")
+    if decoded is None or decoded.bytes is None:
+        return False
+    return round(decoded.bytes / pixels, 1) == _WIDE
 
 
 def _and_normalize(facts: RuleInputs) -> str:

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.cpus import kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.own_functions import speeding_up
 from feedline.analysis.ledger.view.slow_code import (
-    CHUNK,
+    CHUNKS,
     SlowCode,
     lines_of,
     reported,
@@ -87,7 +87,7 @@ def _fix(slow: SlowCode) -> str:
 def _more(facts: RuleInputs, slow: SlowCode) -> list[str]:
     """Return what is known of the call, and who makes it."""
     library = slow.library if slow.has_line else ""
-    times = unpacked_per_byte(facts) if slow.known and slow.known.call.name == CHUNK else None
+    times = unpacked_per_byte(facts) if slow.known and slow.known.call.name in CHUNKS else None
     return [
         *([slow.known.call.says] if slow.known else []),
         *([_CHUNKS(times=times)] if times else []),
