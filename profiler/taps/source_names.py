@@ -87,7 +87,7 @@ NAME_BYTES = 56  # room in a record
 _UNNAMED = {
     "<lambda>": "a lambda",
     "<genexpr>": "a generator",
-    **{f"<{kind}comp>": f"a {kind} comprehension" for kind in ("list", "dict", "set")},
+    **dict.fromkeys(("<listcomp>", "<dictcomp>", "<setcomp>"), "a comprehension"),
 }
 
 

@@ -35,12 +35,12 @@ def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     finding = memory_growth.check(facts)
 
     assert finding.message == (
-        "each step's graph is kept, 4.00 MB per step, and host memory is full after another 2 min 20 s"
+        "each step's graph is kept, 4.00 MB per step, and host memory lasts another 2 min 20 s"
     )
     assert finding.place == "train.py:20" and "detach()" in finding.fix
     assert finding.severity.value == "high" and finding.cost_s == 0
     assert verdict(diagnose(facts), facts).startswith(
-        "Will run out of memory: Each step's graph is kept"
+        "Running out of memory: Each step's graph is kept"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_buffer_that_takes_long_to_fill_is_no_end_of_the_training():
     of_a_line = memory_growth.check(given(replace(grown, place="train.py:9"), facts=facts))
 
     assert finding.message == (
-        "the main process grows by 4.00 MB per step, and host memory lasts 2 min 20 s if that goes on"
+        "the main process grows by 4.00 MB per step: host memory may last another 2 min 20 s"
     )
     assert finding.severity.value == "low" and of_a_line.severity.value == "high"
     assert memory_growth.check(given(grown, facts=of_loader)).severity.value == "high"
@@ -97,7 +97,7 @@ def test_what_workers_copy_ends_when_it_is_copied():
     assert "arrays" in finding.fix and finding.severity.value == "low"
     more_than_is_left = memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9)))
     assert more_than_is_left.severity.value == "high"
-    assert "host memory is full after another 2 min 20 s" in more_than_is_left.message
+    assert "host memory lasts another 2 min 20 s" in more_than_is_left.message
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ _GRAPHS_KEPT = Sentence(
 )
 _EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
 _EVERY = Sentence("every {steps} steps", steps=COUNT)
-_UNTIL = Sentence(", and host memory is full after another {left}", left=TIME)
-_LASTS = Sentence(", and host memory lasts {left} if that goes on", left=TIME)
+_UNTIL = Sentence(", and host memory lasts another {left}", left=TIME)
+_LASTS = Sentence(": host memory may last another {left}", left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -287,7 +287,7 @@ RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
     change,
-    bound="Will run out of memory",
+    bound="Running out of memory",
     in_part=False,
     lifts=frozenset(),
     ends_training=True,
