@@ -11,6 +11,7 @@ from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
 from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
+from feedline.profiler.printable import printable
 
 
 class ComparedLoader:
@@ -59,7 +60,9 @@ class ComparedLoader:
         photos = scan(Path(data))
         if left_out := [problem.path for problem in photos.problems if problem.left_out]:
             more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-            warnings.warn(f"{left_out[0]}{more}: not used, see `feedline compare`", stacklevel=2)
+            warnings.warn(
+                printable(f"{left_out[0]}{more}: not used, see `feedline compare`"), stacklevel=2
+            )
         rank, ranks = _place()
         self.classes = photos.classes
         self._labels = torch.tensor([photo.label for photo in photos.photos])

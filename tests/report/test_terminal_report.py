@@ -159,9 +159,12 @@ def test_the_html_report_is_offered_where_it_was_not_just_written() -> None:
 def test_a_trial_is_offered_only_where_it_can_be_made() -> None:
     offer = "Test    feedline verify runs/resnet-0412"
     first = replace(report().findings[0], settings={"num_workers": 4})
+    workers = replace(first, rule_id="too_few_workers")
+    of_workers = replace(report().verdict, finding="too_few_workers")
 
-    assert offer in shown(replace(report(), findings=[first]))
+    assert offer in shown(replace(report(), findings=[workers], verdict=of_workers))
     assert "Test" not in shown(report())  # its fix is not an argument of the loader
+    assert "Test" not in shown(replace(report(), findings=[first])), "only a part of it is"
 
 
 def test_all_of_it_begins_with_the_verdict_and_ends_with_the_files() -> None:

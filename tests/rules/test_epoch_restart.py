@@ -66,7 +66,7 @@ def test_a_pass_in_each_step_is_told_to_be_made_once(of, one_each):
 
     finding = check(facts)
 
-    assert finding.message.startswith("each step starts a new pass") == one_each
+    assert finding.message.startswith("each step makes a new iterator") == one_each
     assert finding.fix.startswith("Make the iterator once") == one_each
     assert any("StopIteration" in more for more in finding.fix_more) == one_each
     assert bool(finding.settings) != one_each

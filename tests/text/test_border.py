@@ -41,6 +41,9 @@ ALLOWED = {
     ("feedline/cli/program.py", "sys.stderr"): "the code that the training itself ended with",
     ("profiler/printable.py", "sys.__stderr__"): "handed to say()",
     ("profiler/printable.py", "sys.stderr"): "say() itself",
+    ("profiler/files/output.py", "sys.stdout"): "flushed, not written to",
+    ("profiler/files/output.py", "sys.stderr"): "flushed, not written to",
+    ("pipelines/loaders/take.py", "warnings.warn"): "a file's name, made printable",
     ("pipelines/probes/reader.py", "sys.stdout"): "records to the parent process, through a pipe",
     ("convergence/callbacks.py", "warnings.warn"): "a sentence of ours, without a name in it",
     # Markup is what a page shows as it is.

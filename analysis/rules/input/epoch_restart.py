@@ -24,7 +24,7 @@ _MADE_AGAIN = Sentence(
     by=PART,
 )
 _ONE_EACH = Sentence(
-    "each step starts a new pass over the loader, and its workers again{by}", by=PART
+    "each step makes a new iterator of the loader, which starts its workers again{by}", by=PART
 )
 _ITERATOR = (
     "Make the iterator once, before the loop (batches = iter(loader)), and call next(batches) in "

@@ -191,5 +191,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
     time=Time.NEEDLESS,  # calls for each sample
     of_input=True,
-    action="make batches in __getitems__()",
+    action="add __getitems__()",
 )
