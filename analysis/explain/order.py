@@ -160,9 +160,13 @@ def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:
 
 
 def _worth_s(finding: Finding, mean_s: float) -> float:
-    """Return the seconds per step that its fix spares, for its effort; an estimate counts half."""
+    """Return the seconds per step that its fix spares, for its effort; an estimate counts half.
+
+    That of a call which is known to be slow counts whole: it is for nothing.
+    """
     if finding.predicted is None:
-        return finding.cost_s / _BOUND / _effort(finding)
+        unsure = 1.0 if finding.names_known_call else _BOUND
+        return finding.cost_s / unsure / _effort(finding)
     return mean_s * (1 - finding.predicted.before / finding.predicted.after) / _effort(finding)
 
 
