@@ -4,7 +4,6 @@ It is ``feedline.record``, ``feedline.stage`` and ``feedline.metric``.
 """
 
 import functools
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -56,9 +55,7 @@ class record(ContextDecorator):
         try:
             # a kernel's own arguments say nothing
             command = sys.argv if notebook.shell() is None else ["notebook"]
-            # the program may go to another folder meanwhile
-            folder = Path(os.path.abspath(self._path))
-            session = Session(folder, command, self._overwrite, self._strict, begins=self._keep)
+            session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
                 report(f"{session.refused.what}, recording into {session.path}")
         except OutputError as error:
@@ -103,8 +100,8 @@ class record(ContextDecorator):
         if session is None:
             return
         if session.is_mine and session.place.rank == 0:
-            here = os.path.abspath(self._path) == str(session.path)
-            _show(self._path if here else session.path)
+            whole = session.folder.parent
+            _show(session.path if session.path.absolute() == whole else whole)
 
 
 def _show(run: Path) -> None:

@@ -139,8 +139,9 @@ class Session:
         )
         try:
             rooms = rooms or _beside(path, self.place, self.manifest.launch, overwrite)
-            (self.folder, self._holds), self.refused = _make_room(rooms, self.place, strict)
-            self.path = self.folder.parent
+            (folder, self._holds), self.refused = _make_room(rooms, self.place, strict)
+            # the program may go to another folder meanwhile
+            self.path, self.folder = folder.parent, folder.absolute()
             self.manifest.write(self.folder)
             _reserve(self.folder)
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
@@ -151,7 +152,7 @@ class Session:
         self._worker_memory = WorkerMemory()
         sources = [*default_sources(), self._worker_memory]
         if follows:
-            sources.append(UnfollowedProcesses(self.path, record_argv))
+            sources.append(UnfollowedProcesses(self.folder.parent, record_argv))
         self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
@@ -185,7 +186,7 @@ class Session:
             self._window,
         )
         if self._stop_after is not None:
-            self._stop_after.attach(self._changing, self.stop, self.path, self.place)
+            self._stop_after.attach(self._changing, self.stop, self.folder.parent, self.place)
         with suppress(Exception):
             self._sampler.start()
 
