@@ -75,13 +75,18 @@ def _with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     freeing_s = recorded.freeing_s * into_shared - (
         0.0 if setting.num_workers else recorded.freed_s
     )
+    # nothing is received any more, but the sampler draws as before
+    drawing_s = (
+        recorded.drawing_s if recorded.setting.num_workers and not setting.num_workers else 0.0
+    )
     changed = replace(
         recorded,
         setting=setting,
         persistent=_stay(recorded, change),
         batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
         steps=[
-            _longer(_scaled(task, computing, task.threads), freeing_s) for task in recorded.steps
+            _longer(_scaled(task, computing, task.threads), freeing_s + drawing_s)
+            for task in recorded.steps
         ],
         receiving=_scaled(recorded.receiving, _received(making, transport), 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),

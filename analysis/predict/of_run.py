@@ -104,6 +104,7 @@ def _read(
         pinning=pinning,
         unpacking=unpacking,
         gpu_s=facts.step.gpu_s / main.batches,
+        drawing_s=facts.step.stages.get("sampler", 0.0) / main.batches,
         handing_over=Task(handover.worker_s, 0.0),
         sharing_s=_more_to_share_s(facts, samples),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),

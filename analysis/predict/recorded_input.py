@@ -61,6 +61,8 @@ class RecordedInput:
         lock_s: how long a worker's other threads wait for Python's lock while it makes a batch.
         locks: how often they do to hand over a batch's memory.
         locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
+        drawing_s: seconds per batch in which the sampler draws; where there are workers, within what
+            receiving takes.
         woken_s: seconds per batch that the main process's own work may take longer because it has
             workers: it sleeps before each, and another thread of it asks them.
     """
@@ -94,6 +96,7 @@ class RecordedInput:
     pinning: Task = NOTHING
     unpacking: Task = NOTHING
     receiving_bounds: tuple[Task, ...] = ()
+    drawing_s: float = 0.0
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
         """Draw a training with other batches and steps of the same kind.

@@ -127,6 +127,14 @@ def test_without_workers_making_and_computing_take_turns():
     assert gain(training(cpu=20, own=20), settings(num_workers=0)) == pytest.approx(0.5, rel=0.05)
 
 
+def test_without_workers_the_sampler_draws_as_long_as_before():
+    """With them, what it takes is a part of what receiving takes."""
+    recorded = training(cpu=1, own=5, receiving=Task(7 * MS, 0.0), drawing_s=7 * MS)
+
+    assert gain(recorded, settings(num_workers=0)) == pytest.approx(12 / 13, rel=0.05)
+    assert gain(recorded, settings(num_workers=2)) == pytest.approx(1, rel=0.05)
+
+
 def test_how_much_longer_all_takes_because_workers_wake_the_training_is_between_two_bounds():
     """A step of a millisecond with a worker was measured as 4.9 times as fast without it."""
     recorded = training(cpu=0.2, own=0.4, receiving=Task(0.8 * MS, 0), woken_s=0.5 * MS)
