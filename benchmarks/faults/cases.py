@@ -209,8 +209,9 @@ WAITING = [
 ]  # fmt: skip
 
 CPU = [
-    images("decode_jpeg", "large JPEGs, used nearly whole", "decode_bound",
-           "{large} --size 640 --steps 250", "", "--keep", "large", short="--steps 40", **KEEPING),
+    images("decode_jpeg", "large JPEGs, used nearly whole", "decode_bound cpu_saturated",
+           "{large} --size 640 --steps 250", "", "--keep", "large", short="--steps 40", **KEEPING,
+           why="where the decoding workers fill the CPUs, that is said, and that a faster decoder is the fix", names="decod"),
     images("decode_png", "PNG, which takes seven times as long as JPEG", "decode_bound",
            "--size 384 --steps 120", "{png}", "{usual}", "png usual"),
     images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 220", "", "--keep", "webp"),
