@@ -172,9 +172,9 @@ def _spread(pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> bool:
 def _by_short_parts(workers: Sequence[_Marks], asks_for_worker: object) -> SameSamples | None:
     """Find workers whose samples have the same names or labels, where the rest is random.
 
-    Nothing is concluded where the code asks for its worker: numbers that begin again in each file
-    are the same in workers that read files of their own. Labels are no names: they count where
-    nothing in the code does so for certain, and where they follow no pattern.
+    Nothing is concluded where the code asks for its worker: numbers that start again in each file
+    repeat in all workers, although their files differ. Labels are not names: they count only where
+    the code certainly does not ask, and where they follow no pattern.
     """
     if asks_for_worker is True:
         return None

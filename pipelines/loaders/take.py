@@ -21,7 +21,7 @@ class ComparedLoader:
     [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device;
     ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the
     data, and all ranks get equally many batches. Files that the comparison leaves out, such as broken
-    and CMYK images, are no part of it: a warning names the first of them.
+    and CMYK images, are skipped, with a warning that names the first one.
 
     Args:
         name: of the loader, as `feedline compare` shows it.

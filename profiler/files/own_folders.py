@@ -255,7 +255,7 @@ def _open_list(folder: int) -> int:
 
 
 def _clear(folder: _Folder) -> None:
-    """Remove what is in a folder, its list last: what is left without one is nobody's."""
+    """Remove what is in a folder. Its list goes last: it tells that the rest is feedline's."""
     for name, inner in folder.folders.items():
         _clear(inner)
         os.rmdir(name, dir_fd=folder.fd)
@@ -264,24 +264,24 @@ def _clear(folder: _Folder) -> None:
 
 
 #: What a file system answers that knows no locks: Lustre without -o flock, NFS without its daemon.
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
-def lock(fd: int, how: int) -> bool:
-    """Lock a file at once; return whether its file system knows locks.
+def lock(fd: int, how: int, wait: bool = False) -> bool:
+    """Lock a file; return whether its file system knows locks.
 
     NFS emulates them, and gives an exclusive one only for a file that is open for writing.
 
     Raises:
-        BlockingIOError: another process has it.
+        BlockingIOError: another process has it, and it is not waited for.
         OSError: it cannot be locked.
     """
     try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
+        fcntl.flock(fd, how if wait else how | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if error.errno not in _NO_LOCKS:
             raise
         return False
     return True

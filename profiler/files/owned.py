@@ -16,13 +16,13 @@ from feedline.profiler.files.own_folders import (
     INNER_KIND,
     LIST_NAME,
     MAX_NAMED,
-    NO_LOCKS,
     Busy,
     FolderList,
     add_to_list,
     begin_list,
     kind_with_article,
     listed_names,
+    lock,
     read_list,
     remove,
 )
@@ -249,7 +249,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
         _see_that_ours(folder, name)
         fd = single.reopen(folder / name)
     with os.fdopen(fd, "r+b", 0) as file:
-        locked = _locked(fd)
+        locked = lock(fd, fcntl.LOCK_EX, wait=True)
         try:
             file.seek(0, os.SEEK_END)
             file.write(line.encode() + b"\n")
@@ -258,17 +258,6 @@ def add_line(folder: Path, name: str, line: str) -> None:
             # lock as long as it has it, if closing the file here is all that gives it back
             if locked:
                 fcntl.flock(fd, fcntl.LOCK_UN)
-
-
-def _locked(fd: int) -> bool:
-    """Wait for a file's lock; return whether its file system knows locks."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        return False
-    return True
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:

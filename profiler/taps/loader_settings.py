@@ -165,8 +165,8 @@ def _epoch_samples(loader: Any) -> int | None:
 def drawn_length(sampler: Any) -> int | None:
     """Return how many samples a sampler draws.
 
-    None: it has no length, or what tells it may draw, as where a class of the program makes its
-    batches to count them. torch itself never asks for it.
+    None: it has no length, or asking may draw samples, as with a sampler that makes its batches to
+    count them. torch itself never asks.
     """
     tells = getattr(type(sampler), "__len__", None)
     module = str(getattr(tells, "__module__", ""))

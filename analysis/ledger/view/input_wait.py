@@ -194,7 +194,7 @@ def least_s(facts: RuleInputs) -> float:
 def supply_s(facts: RuleInputs) -> float | None:
     """Return S / W, in which the workers, all busy, make the batches of one step, s.
 
-    Workers without data make none. None: there are no workers, it was not measured, or several
+    Workers without data do not count. None: there are no workers, it was not measured, or several
     loaders feed the steps, because the workers of one do not make the batches of another.
     """
     workers = max((num_workers(facts) or 0) - facts.idle_workers, 0)
