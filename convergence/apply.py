@@ -27,9 +27,11 @@ from feedline.convergence.fixes import FIXES
 from feedline.profiler import ranks
 from feedline.profiler.errors import FixError
 from feedline.profiler.message import ReportHook
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence import is_model
 from feedline.profiler.taps.convergence.training_setup import rows
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.updates import OpenSteps
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
 _REPLACED = ("SGD", "Adam", "AdamW")
@@ -49,12 +51,16 @@ class _FixRequest:
         return self.fix.lines(self.setting)
 
 
-def parse_fixes(text: str) -> list[_FixRequest]:
+def parse_fixes(text: str, ranks: int | None = None) -> list[_FixRequest]:
     """Read ``NAME=VALUE,NAME=VALUE,...``.
 
+    Args:
+        text: as the user wrote it.
+        ranks: of the training that they are for; None: not known yet.
+
     Raises:
-        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or
-            two that contradict each other.
+        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside or on
+            so many ranks, or two that contradict each other.
     """
     known = {fix.name: fix for fix in FIXES}
     requests: list[_FixRequest] = []
@@ -66,7 +72,10 @@ def parse_fixes(text: str) -> list[_FixRequest]:
                 f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}"
             )
         try:
-            requests.append(_FixRequest(fix, part.strip(), fix.parse(value.strip())))
+            request = _FixRequest(fix, part.strip(), fix.parse(value.strip()))
+            if ranks is not None:
+                fix.check(request.setting, ranks)
+            requests.append(request)
         except ValueError as error:
             raise FixError(f"{part.strip()}: {error}") from error
     _check_requests(requests)
@@ -132,7 +141,10 @@ class FixInjector:
         self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._changed: dict[int, RateChanges] = {}
         self._depth = _ModelDepth()
+        self._open = OpenSteps()
         self._updates = self._samples = self._before = 0
+        self._rows = 0  # of models' inputs since the last update
+        self._counted: int | None = 0  # samples that the recording had counted at that update
         self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
         self._epoch: int | None = None
 
@@ -222,11 +234,13 @@ class FixInjector:
             return original(module, *args, **kwargs)
         if module not in self._seen:
             self._seen.add(module)
-            self._epoch = self._last_loader
+            self._epoch = None
             for name, act in self._models:
                 with self._guarded(name):
                     act(module)
-        self._samples += rows(args, kwargs)
+        if self._epoch is None:  # a first call may come before there is a loader
+            self._epoch = self._last_loader
+        self._rows += rows(args, kwargs)
         self._depth.inside += 1
         try:
             output = original(module, *args, **kwargs)
@@ -336,6 +350,9 @@ class FixInjector:
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
+        if not self._open.begins(optimizer):
+            return
+        self._count_samples()
         batch = (self._samples - self._before) * self.ranks
         progress = TrainingProgress(
             self._updates, self._before * self.ranks, self._epoch, batch, self.ranks
@@ -349,5 +366,20 @@ class FixInjector:
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))
+        if not self._open.ends(optimizer):
+            return
         self._updates += 1
         self._before = self._samples
+
+    def _count_samples(self) -> None:
+        """Add the samples since the last update: those of loaders, or rows of models' inputs.
+
+        A model may be called several times for a sample, and its input may not begin with them.
+        """
+        watch = recorder.convergence
+        counted = None if watch is None else watch.samples_of_loaders
+        if counted is None or self._counted is None:
+            self._samples += self._rows
+        else:
+            self._samples += counted - self._counted
+        self._counted, self._rows = counted, 0

@@ -116,6 +116,7 @@ class Fix:
         control: the ``--fix`` text of the control that it must beat at equal budget; "": the
             unchanged training.
         replaces_optimizer: it is an optimizer with a rate of its own.
+        check: called with the setting and the number of ranks. ValueError says why it cannot act.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Fix:
     attach: Callable[[Any, TrainingHooks], None] | None = None
     control: str = ""
     replaces_optimizer: bool = False
+    check: Callable[[Any, int], None] = lambda setting, ranks: None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,11 @@ from feedline.analysis.ledger.finding import Evidence
 
 #: Optimizers that scale each update by the gradient's size themselves: their rate grows with the
 #: square root of the batch (Malladi and others, arXiv:2205.10287; Krizhevsky, arXiv:1404.5997).
-_ADAPTIVE = ("adam", "adamw", "nadam", "radam", "lamb", "novograd", "soap", "rmsprop", "adagrad")
+#: Parts of their names, as in apex's FusedAdam and DeepSpeed's DeepSpeedCPUAdam.
+_ADAPTIVE = (
+    *("adam", "adagrad", "adadelta", "adafactor", "rmsprop"),
+    *("lamb", "lion", "novograd", "shampoo", "soap"),
+)
 # fixes that cannot be applied from outside
 _WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")
 _OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
@@ -128,7 +132,13 @@ def optimizer_kinds(run: TrainingRecord) -> list[str]:
 
 
 def is_adaptive(run: TrainingRecord) -> bool:
-    return any(kind in _ADAPTIVE for kind in optimizer_kinds(run))
+    """Tell whether the optimizer divides by the size of gradients, by its name or its betas."""
+    return any(name in kind for kind in optimizer_kinds(run) for name in _ADAPTIVE) or any(
+        group.get("betas")
+        for optimizer in entries_of(run, "optimizers")
+        for group in optimizer.get("groups") or []
+        if isinstance(group, dict)
+    )
 
 
 def norm_layers(run: TrainingRecord) -> dict[str, int]:

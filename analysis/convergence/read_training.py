@@ -24,6 +24,9 @@ _CURVE_ORDER = ("train loss", "eval loss", "lr")
 # times the median: an update that took longer has an evaluation or a checkpoint before it, and is
 # not a step
 _PAUSE = 5.0
+#: Ways of sharing gradients after which all ranks have the same one (profiler/taps/convergence/norms.py).
+_AVERAGED = ("ddp", "hook")
+_SAME_WHOLE = 1e-3  # relative difference of its squared norm between ranks: rounding is far below
 
 
 def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
@@ -98,7 +101,7 @@ def of_run(run: Run) -> TrainingRecord:
         updates=int(
             str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))
         ),
-        step_s=_step_s(loss),
+        step_s=_step_s(loss, _updates_of_step(setup)),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
         fixes=str(setup.get("fixes", "")),
         notes=list(run.notes),
@@ -134,21 +137,27 @@ def _batch(loss: Curve | None, updates_of_step: int = 1) -> float | None:
     """Return samples per update, median, of all ranks."""
     if loss is None or len(loss.updates) < 2:
         return None
-    samples, updates = loss.samples, loss.updates / updates_of_step
-    if updates_of_step > 1:  # a loss before each update of a step: the first one's
-        first = np.flatnonzero(np.diff(samples, prepend=-1.0) > 0)
-        samples, updates = samples[first], updates[first]
+    first = _first_of_step(loss, updates_of_step)
+    samples, updates = loss.samples[first], loss.updates[first] / updates_of_step
     apart = np.diff(updates) > 0
     each = np.diff(samples)[apart] / np.diff(updates)[apart]
     usual = float(np.median(each)) if len(each) else 0.0
     return usual if usual > 0 else None
 
 
-def _step_s(loss: Curve | None) -> float | None:
-    """Return the mean seconds of an update, without those that something else came before."""
+def _first_of_step(loss: Curve, updates_of_step: int) -> npt.NDArray[np.int64]:
+    """Return the rows of a loss that begin a step: there may be one before each of its updates."""
+    if updates_of_step == 1:
+        return np.arange(len(loss.updates))
+    return np.flatnonzero(np.diff(loss.samples, prepend=-1.0) > 0)
+
+
+def _step_s(loss: Curve | None, updates_of_step: int) -> float | None:
+    """Return the mean seconds of a step, without those that something else came before."""
     if loss is None or len(loss.updates) < 3:
         return None
-    each = np.diff(loss.at_s)[np.diff(loss.updates) == 1]
+    first = _first_of_step(loss, updates_of_step)
+    each = np.diff(loss.at_s[first])[np.diff(loss.updates[first]) == updates_of_step]
     each = each[each <= _PAUSE * np.median(each)] if len(each) else each
     return float(each.mean()) if len(each) else None
 
@@ -219,6 +228,11 @@ def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | 
             for rank in rows
         ]
     )
+    if how in _AVERAGED:
+        alike = _alike(pairs[:, :, 1])
+        if not alike.any():
+            return None, "ranks do not average their gradients in each update"
+        shared, pairs, rows = shared[alike], pairs[:, alike], [rank[alike] for rank in rows]
     first = rows[0]
     b = first["part_samples"].astype(np.float64)
     b[b == 0] = np.nan
@@ -237,6 +251,18 @@ def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | 
         ),
         "",
     )
+
+
+def _alike(whole_sq: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return in which updates all ranks have the same gradient, bool [n].
+
+    Local SGD averages weights instead: each rank's whole gradient is its own.
+
+    Args:
+        whole_sq: squared norms, [ranks, n].
+    """
+    differ = np.ptp(whole_sq, axis=0) > _SAME_WHOLE * whole_sq.max(axis=0)
+    return np.asarray(~differ)
 
 
 def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:

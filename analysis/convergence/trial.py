@@ -210,6 +210,12 @@ def _judged(
             f"certainly above {margin:.4g}",
         )
     better = f"better than the unchanged training by {base.gain()}"
+    if failed["control"]:
+        first = failed["control"][0]
+        return (
+            "inconclusive",
+            f"{better}, but its control ({control}) failed (seed {first.seed}: {first.failed})",
+        )
     if beside is None:
         return "accept", better
     if beside.low <= 0:

@@ -15,6 +15,7 @@ from feedline.analysis.measure.code_places import (
 )
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.user_code import UserCode
+from feedline.analysis.text.formatting import called
 
 #: Groups of quantities: functions that make samples, and others of the step.
 OF_SAMPLE, OF_STEP = "code_sample", "code_step"
@@ -77,4 +78,4 @@ def function_shares(code: UserCode) -> Iterator[_FunctionShare]:
 
 def _named(function: str, file: str) -> str:
     """Return the name of a function with brackets, or of a line of a module without."""
-    return f"{function}() in {file}" if function.isidentifier() else f"{function} in {file}"
+    return f"{called(function)} in {file}"

@@ -55,6 +55,15 @@ def counted(x: float, what: str, several: str = "") -> str:
     return f"{count(x)} {what if x == 1 else plural}"
 
 
+def called(function: str) -> str:
+    """Return a function's name with brackets: ``load()``.
+
+    What has no name of its own stays as it is: ``lambda of line 3``, ``lines 30 to 41``,
+    ``<listcomp>``.
+    """
+    return f"{function}()" if function.replace(".", "_").isidentifier() else function
+
+
 def seconds(x: float | None) -> str:
     """Return a time of any size with three digits.
 
@@ -139,11 +148,16 @@ def value(x: float | None, unit: str) -> str:
         return number(x)
     if unit == "%":
         return f"{x:.1f} %"
-    return (
-        _scaled(x, _HERTZ)
-        if unit == "Hz"
-        else f"{count(x)} {unit.removesuffix('s') if x == 1 and unit == 'CPUs' else unit}"
-    )
+    if unit == "Hz":
+        return _scaled(x, _HERTZ)
+    return counted(x, _one_of(unit), unit)
+
+
+def _one_of(unit: str) -> str:
+    """``batch`` of ``batches``; a unit that is no plural as it is."""
+    if not unit.isalpha():
+        return unit
+    return unit.removesuffix("es" if unit.endswith("ches") else "s")
 
 
 def gauge_value(x: float | None, unit: str) -> str:

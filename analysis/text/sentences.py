@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from feedline.analysis.text.formatting import (
+    called,
     count,
     number,
     percent,
@@ -43,6 +44,8 @@ NUMBER = Slot(number, (0.0123, 2.0, 12_345.6))
 SIZE = Slot(size, (1, 110e3, 1.24e12))
 #: A name of the program or of a library: a function, a class, a stage.
 NAME = Slot(str, ("f", "backward", "Parsed.__getitem__", "DistributedSampler"))
+#: A function, which gets brackets if it has a name.
+FUNCTION = Slot(called, ("f", "Parsed.__getitem__", "lambda of line 1217"))
 #: A piece of code without blanks.
 CODE = Slot(str, ("num_workers=2", "torch.utils.data.default_collate"))
 #: CPUs that may be used: few, and a quota may give a part of one.

@@ -89,6 +89,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
             )
         self.sampler, self.stages, self.drop_last = sampler, list(stages), drop_last
         self.epoch, self.taken = 0, 0
+        self._from = 0  # samples that were taken when this epoch was begun or resumed
         self._order: list[int] | None = None  # of this epoch, once it was drawn
         self._begun = False
 
@@ -108,8 +109,9 @@ class GrowingBatchSampler(Sampler[list[int]]):
         self.taken += samples
 
     def __len__(self) -> int:
-        """Return the number of batches in the next iteration."""
-        left = max(0, len(self.sampler) - self.taken)  # type: ignore[arg-type]
+        """Return the number of batches in this iteration, or in the next if none has begun."""
+        taken = self._from if self._begun else self.taken
+        left = max(0, len(self.sampler) - taken)  # type: ignore[arg-type]
         return left // self.batch if self.drop_last else math.ceil(left / self.batch)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -123,7 +125,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
                 f"epoch {self.epoch} has already started: call sampler.set_epoch(epoch) before "
                 f"each, or the batch never grows"
             )
-        self._begun = True
+        self._begun, self._from = True, self.taken
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(self.epoch)
             self._order = None

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -83,11 +84,20 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """
     if not 0 < factor < math.inf:
         raise ValueError(f"rates cannot be multiplied by {factor}: expected a number above 0")
-    for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
-        for key in ("lr", "initial_lr"):
-            if settings.get(key) is not None:
-                # a new tensor: groups may share the one they were made with
-                settings[key] = settings[key] * factor
+    for settings in _settings(optimizer):
+        _scale(settings, factor)
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Return the groups of an optimizer, and what groups that come later begin with."""
+    return [*optimizer.param_groups, getattr(optimizer, "defaults", {})]
+
+
+def _scale(settings: dict[str, Any], factor: float) -> None:
+    for key in ("lr", "initial_lr"):
+        if settings.get(key) is not None:
+            # a new tensor: groups may share the one they were made with
+            settings[key] = settings[key] * factor
 
 
 @dataclass(frozen=True)
@@ -142,9 +152,13 @@ def _lines(setting: _RuleSetting) -> str:
     )
 
 
-def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
-    times = training.ranks if setting.times is None else setting.times
-    if setting.times is None and training.ranks == 1:
+def _check(setting: _RuleSetting, ranks: int) -> None:
+    """Check that it is known how much larger the batch is.
+
+    Raises:
+        ValueError: a single rank does not say it.
+    """
+    if setting.times is None and ranks == 1:
         noise = (
             f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}"
             if setting.rule == "noise"
@@ -154,10 +168,19 @@ def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
             f"with one rank, give how much larger the batch became: "
             f"lr_rule={setting.rule}:batch_factor=8{noise} for 8 times"
         )
+
+
+def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
+    _check(setting, training.ranks)
+    times = training.ranks if setting.times is None else setting.times
     factor = rate_factor(setting.rule, times, setting.base_batch, setting.critical_batch)
+    scaled: list[Any] = []  # rates; an optimizer that is made of another one's groups has them
 
     def scale(optimizer: torch.optim.Optimizer) -> None:
-        scale_rates(optimizer, factor)
+        for settings in _settings(optimizer):
+            if not any(settings.get("lr") is rate for rate in scaled):
+                _scale(settings, factor)
+                scaled.append(settings.get("lr"))
 
     training.made_optimizer(scale)
 
@@ -170,4 +193,5 @@ FIX = Fix(
     parse=_parse,
     lines=_lines,
     attach=_attach,
+    check=_check,
 )

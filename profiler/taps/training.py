@@ -284,7 +284,7 @@ class _OptimizerTap:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.convergence is not None:
-            recorder.convergence.updated()
+            recorder.convergence.updated(optimizer)
         if recorder.main is None or not self._open:
             dropped_gradients.forget(optimizer)
             if recorder.pause is not None:

@@ -11,6 +11,7 @@ to a thread there, such as a profiler, would be half undone when that call retur
 """
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,31 @@ class _Updates:
 
 
 updates = _Updates()
+
+
+class OpenSteps(threading.local):
+    """Tells which of the optimizers that step one another is the outermost.
+
+    SAM and ZeroRedundancyOptimizer are optimizers that step another one, made of their groups.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[int] = []  # by id, the outermost first
+
+    def begins(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Note that a step begins; returns whether it is the outermost."""
+        self._close(optimizer)  # its last step raised
+        self._open.append(id(optimizer))
+        return len(self._open) == 1
+
+    def ends(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Note that a step has ended; returns whether it was the outermost."""
+        self._close(optimizer)
+        return not self._open
+
+    def _close(self, optimizer: torch.optim.Optimizer) -> None:
+        if id(optimizer) in self._open:
+            del self._open[self._open.index(id(optimizer)) :]
 
 
 def between() -> bool:

@@ -236,8 +236,15 @@ def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside()
     assert sorted(_WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
 
 
-def test_adam_is_given_the_square_root():
-    adam = {"optimizers": [{"kind": "AdamW", "module": "torch.optim.adamw", "groups": []}]}
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [
+        *((kind, []) for kind in ("AdamW", "Adamax", "FusedAdam", "Adafactor", "PagedAdamW8bit")),
+        ("Sophia", [{"lr": 0.1, "betas": [0.9, 0.99]}]),
+    ],
+)
+def test_adam_and_its_kin_are_given_the_square_root(kind, groups):
+    adam = {"optimizers": [{"kind": kind, "module": "optimizers", "groups": groups}]}
 
     assert (
         advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=2.4ep"

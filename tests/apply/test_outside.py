@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from feedline.convergence.apply import FixInjector, parse_fixes
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 from feedline.convergence.fixes.lamb import Lamb
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.convergence import ConvergenceWatch
 from feedline.profiler.taps.patch import Patches
 
 
@@ -276,3 +278,65 @@ def test_a_checkpoint_that_brings_back_its_own_rate_ends_a_fix_that_sets_it(text
     )
     loads = training.optimizer._optimizer_load_state_dict_pre_hooks
     assert not loads, "hooks go with the recording"
+
+
+class Wrapping(torch.optim.Optimizer):
+    """An optimizer that steps another one, made of its groups, as SAM and ZeRO do."""
+
+    def __init__(self, params, lr, copied=False):
+        super().__init__(params, {"lr": lr})
+        groups = [dict(group) for group in self.param_groups] if copied else self.param_groups
+        self.inner = torch.optim.SGD(groups, lr=lr)
+        self.rates = []
+
+    def step(self, closure=None):
+        for group, own in zip(self.inner.param_groups, self.param_groups, strict=True):
+            group["lr"] = own["lr"]
+        self.rates.append(round(self.inner.param_groups[0]["lr"], 6))
+        self.inner.step()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_the_rate_rule_acts_once_where_an_optimizer_wraps_another(copied):
+    with fixed("lr_rule=linear:8"):
+        optimizer = Wrapping([torch.nn.Parameter(torch.ones(1))], 0.1, copied)
+
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.8])
+    assert [group["lr"] for group in optimizer.inner.param_groups] == pytest.approx([0.8])
+    assert optimizer.inner.defaults["lr"] == pytest.approx(0.8)
+
+
+def test_warm_up_acts_once_where_an_optimizer_wraps_another():
+    with fixed("warmup=1ep"):
+        training = Training()
+        training.optimizer = Wrapping(training.net.parameters(), 0.8)
+        training.scheduler = torch.optim.lr_scheduler.LambdaLR(training.optimizer, lambda _: 1.0)
+        training.run()
+
+    assert training.optimizer.rates == [0.2, 0.4, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8]
+    assert training.optimizer.param_groups[0]["lr"] == 0.8
+
+
+def test_warm_up_in_epochs_begins_although_the_model_was_called_before_there_was_a_loader():
+    with fixed("warmup=1ep") as outside:
+        training = Training(norm=False)
+        training.net(torch.ones(1, 5))
+        training.run()
+
+    assert not outside.failed
+    assert training.rates[-4:] == [0.8] * 4 and training.rates[0] < 0.4
+
+
+def test_a_sample_counts_once_however_often_the_model_is_called_for_it(monkeypatch):
+    watch = ConvergenceWatch(lambda *_: None, lambda *_: None)
+    monkeypatch.setattr(recorder, "convergence", watch)
+    with fixed("warmup=1ep"):
+        training = Training(norm=False)
+        for images, _ in DataLoader(TensorDataset(torch.ones(16, 5), torch.zeros(16)), 4):
+            watch.handed_over(len(images))
+            for _ in range(3):  # anchor, positive, negative
+                watch.forwarded(training.net, (images,), {})
+                training.net(images).sum().backward()
+            training.optimizer.step()
+
+    assert training.rates == [0.2, 0.4, 0.6, 0.8]

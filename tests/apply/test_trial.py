@@ -102,6 +102,16 @@ def test_a_fix_that_diverges_is_rejected_and_a_baseline_that_does_settles_nothin
     assert decide("a", "", "loss", [broken, *branches([], [1.0])]).verdict == "inconclusive"
 
 
+def test_a_control_that_fails_settles_nothing():
+    rows = branches([60, 61, 62], [80, 81, 83], [70, 71])
+    broken = Branch("control", 2, None, 0.0, 0, None, "exit code 1")
+
+    trial = decide("lars=3", "lr_rule=linear:8", "val accuracy", [*rows, broken])
+
+    assert trial.verdict == "inconclusive"
+    assert "its control (lr_rule=linear:8) failed (seed 2: exit code 1)" in trial.why
+
+
 def test_arms_with_different_numbers_of_samples_are_not_compared():
     rows = [*branches([2.0, 2.1, 2.2], []), *branches([], [1.0, 1.1, 1.2], samples=2000.0)]
 

@@ -12,7 +12,7 @@ import pytest
 from feedline.__main__ import main
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.explain.speed_trial import CODES
-from feedline.cli.verify.seeds import _check_seeds_differ
+from feedline.cli.verify.seeds import _arms_of, _check_seeds_differ
 from feedline.profiler.errors import FixError
 
 PROGRAM = """
@@ -149,6 +149,11 @@ def test_seeds_that_change_nothing_are_refused():
             ["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"],
             "control nope=1: unknown fix 'nope'",
         ),
+        (
+            ["--fix", "lars=3", "--", "train.py"],
+            "control lr_rule=linear,warmup=5ep: lr_rule=linear: with one rank",
+        ),
+        (["--fix", "lr_rule=linear", "--", "train.py"], "lr_rule=linear:batch_factor=8"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, message):
@@ -156,6 +161,13 @@ def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, argum
 
     assert message in capfd.readouterr().err
     assert not (training / "runs").exists()
+
+
+def test_the_control_has_the_fixes_beside_the_one_that_it_is_for():
+    arms = _arms_of("lamb=0.04,warmup=5ep", None, 8)
+
+    assert arms["control"] == "adamw=0.04,warmup=5ep"
+    assert _arms_of("lars=3,warmup=2ep", None, 8)["control"] == "lr_rule=linear,warmup=5ep"
 
 
 @pytest.mark.parametrize(

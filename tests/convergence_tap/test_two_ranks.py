@@ -58,6 +58,30 @@ def test_a_sum_in_place_of_a_mean_is_longer_than_the_parts(two_ranks):
     assert (norms.big_sq / norms.small_sq).mean() > 2
 
 
+def test_local_sgd_is_not_taken_for_the_same_data_on_every_rank(two_ranks):
+    recorded = read(two_ranks / "local_sgd")
+
+    assert recorded.norms is None
+    assert recorded.why == "ranks do not average their gradients in each update"
+    assert "same_data" not in {finding.rule_id for finding in checks.run_checks(recorded)}
+
+
+def test_an_optimizer_of_some_parameters_has_no_noise_scale(two_ranks):
+    recorded = read(two_ranks / "in_part")
+
+    assert recorded.norms is None
+    assert "other parameters than those whose gradients ranks share" in recorded.why
+
+
+def test_an_optimizer_that_steps_another_one_makes_one_update(two_ranks):
+    recorded = read(two_ranks / "zero")
+    small, big = truth(two_ranks, "zero")
+
+    assert recorded.updates == 8
+    np.testing.assert_allclose(recorded.norms.small_sq, small[recorded.norms.updates], rtol=1e-4)
+    np.testing.assert_allclose(recorded.norms.big_sq, big[recorded.norms.updates], rtol=1e-4)
+
+
 def test_ranks_that_share_nothing_have_no_norms_and_a_reason(two_ranks):
     recorded = read(two_ranks / "none")
 

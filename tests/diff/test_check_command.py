@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from feedline.__main__ import main
 from feedline.analysis.convergence.checks import GRAVE, STOPS
+from feedline.analysis.diff.budget import Figure
 from feedline.analysis.report.document_markdown import escaped
 from feedline.cli.check import text as check_output
-from feedline.cli.check.budget_file import _OTHER_CHECKS
+from feedline.cli.check.budget_file import _OTHER_CHECKS, _at_most
 
 OVER, NOT_JUDGED, WRONG = 77, 75, 78
 RECORDED = Path(__file__).resolve().parents[2] / "docs" / "recorded"
@@ -310,6 +311,13 @@ def test_without_a_budget_one_is_printed_that_the_run_holds(run, tmp_path, capsy
     assert main(["check", str(run), "--budget", str(tmp_path / "budget.toml")]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Within budget: all ") and "samples_per_s" in shown or "steps" in shown
+
+
+@pytest.mark.parametrize(("share", "limit"), [(0.4, ["0.5"]), (0.93, ["0.95"]), (0.98, [])])
+def test_a_share_that_leaves_no_room_has_no_limit(share, limit):
+    figures = {"input_share": Figure(share, share - 0.01, share + 0.01, "share")}
+
+    assert [line.split()[2] for line in _at_most(figures)] == limit
 
 
 def test_most_stored_runs_have_a_budget_to_start_from(capsys):

@@ -135,6 +135,19 @@ def test_a_state_is_kept_by_torch_save(tmp_path):
     assert [*resumed] == [*batches]
 
 
+def test_the_length_of_an_epoch_stays_while_its_samples_are_counted():
+    sampler = GrowingBatchSampler(range(10), [(0, 4)])
+    lengths = []
+    for batch in sampler:
+        sampler.count(len(batch))
+        lengths.append(len(sampler))
+
+    assert lengths == [3, 3, 3]
+    assert len(sampler) == 3  # a loop divides its loss by this
+    sampler.set_epoch(1)
+    assert len(sampler) == 3
+
+
 def test_a_loop_that_forgets_set_epoch_is_told():
     sampler = GrowingBatchSampler(SequentialSampler(DATA), STAGES)
     list(sampler)

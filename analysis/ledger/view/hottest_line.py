@@ -24,7 +24,7 @@ from feedline.analysis.measure.code_places import (
 )
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree
 from feedline.analysis.measure.user_code import main_weight
-from feedline.analysis.text.sentences import NAME, Sentence
+from feedline.analysis.text.sentences import FUNCTION, NAME, Sentence
 
 #: Of the step, at the lower end of the interval: a line that takes less says little of it.
 _LEAST = 0.1
@@ -47,7 +47,7 @@ _OF_MODELS = frozenset(
     ("torchvision", "torchaudio", "timm", "transformers", "monai", "diffusers", "torch_geometric")
 )
 
-_IN = Sentence("in {function}() at {place}", function=NAME, place=NAME)
+_IN = Sentence("in {function} at {place}", function=FUNCTION, place=NAME)
 _AT = Sentence("at {place}", place=NAME)
 
 #: A line, and the function that it is in.

@@ -8,6 +8,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
+from feedline.analysis.text.formatting import called
 from feedline.analysis.text.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
@@ -51,7 +52,7 @@ def speeding_up(function: str) -> str:
     """``speed up get_batch()`` of ``get_batch (train.py:116)``; empty if the name is too long."""
     name = name_of(function)
     known = name.replace(".", "_").isidentifier() and len(name) <= _LONG_NAME
-    return f"speed up {name}()" if known else ""
+    return f"speed up {called(name)}" if known else ""
 
 
 def parts(named: Sequence[OwnFunction], when: str) -> list[str]:

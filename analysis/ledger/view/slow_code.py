@@ -14,6 +14,7 @@ from feedline.analysis.measure.code_tree import PlaceTree, SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import TAPPED_STAGES
 from feedline.analysis.measure.user_code import library_of
+from feedline.analysis.text.formatting import called
 
 #: Of its caller's time: a function that takes this much of it is named instead.
 _MOST = 0.7
@@ -170,7 +171,7 @@ def deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
             break
         if node is not None:
             line = max(child.called_at, key=lambda at: child.called_at[at])
-            caller = f"{node.function}(), {node.file}:{line}"
+            caller = f"{called(node.function)}, {node.file}:{line}"
         node = child
         candidates = list(node.calls.values())
     return node, caller

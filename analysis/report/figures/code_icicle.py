@@ -8,7 +8,7 @@ from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.user_code import CodeLine, UserFunction
 from feedline.analysis.report.figures.svg import figure, percent, room_class, tag, text_px
 from feedline.analysis.report.palette import Palette
-from feedline.analysis.text.formatting import share
+from feedline.analysis.text.formatting import called, share
 
 _ROW = 26  # px
 _PADDING = 8  # px
@@ -44,7 +44,7 @@ def code_icicle(
 
 
 def _function(one: UserFunction, start: float, color: str, quote: _Quote) -> list[Markup]:
-    y, name = one.depth * _ROW, _called(one)
+    y, name = one.depth * _ROW, called(one.function)
     rect = tag(
         "rect",
         class_=f"segment {color}",
@@ -68,12 +68,9 @@ def _tip(one: UserFunction, quote: _Quote) -> str:
         f"{f', {text}' if (text := quote(one, line)) else ''}"
         for line in one.lines[:3]
     )
-    return f"{_called(one)} {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
-
-
-def _called(one: UserFunction) -> str:
-    """Return ``tokenize()``, or ``line 31`` of what is in no function."""
-    return one.function if " " in one.function else f"{one.function}()"
+    return (
+        f"{called(one.function)} {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+    )
 
 
 def _base(one: UserFunction) -> str:

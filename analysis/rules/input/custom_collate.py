@@ -15,13 +15,13 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.loader_call import place
-from feedline.analysis.text.sentences import NAME, SIZE, Sentence
+from feedline.analysis.text.sentences import FUNCTION, SIZE, Sentence
 
 _RULE_ID = "custom_collate"
 
 _SAYS = Sentence(
-    "{name}() does not put its batches into shared memory: each is copied once more ({batch})",
-    name=NAME,
+    "{function} does not put its batches into shared memory: each is copied once more ({batch})",
+    function=FUNCTION,
     batch=SIZE,
 )
 _FIX = "In the collate_fn, call torch.utils.data.default_collate for the large tensors."
@@ -71,7 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=_SAYS(name=name, batch=loader.batch_bytes),
+        message=_SAYS(function=name, batch=loader.batch_bytes),
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence("collate_s", "collating a batch", batch_s(facts, "collate"), "s"),

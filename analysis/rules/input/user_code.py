@@ -17,7 +17,7 @@ from feedline.analysis.ledger.view.slow_code import (
 )
 from feedline.analysis.measure.code_places import COLLATE
 from feedline.analysis.text.formatting import nearly
-from feedline.analysis.text.sentences import NAME, NUMBER, PART, Sentence
+from feedline.analysis.text.sentences import FUNCTION, NAME, NUMBER, PART, Sentence
 
 _RULE_ID = "user_code"
 _HALVED = 0.5
@@ -25,14 +25,14 @@ _HALVED = 0.5
 _MIN_SHARE = 0.05
 _NAMED = 3  # lines
 _SAYS = Sentence(
-    "{function}() takes {part} of the time to make {what}", function=NAME, part=PART, what=PART
+    "{function} takes {part} of the time to make {what}", function=FUNCTION, part=PART, what=PART
 )
 _CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
-_FASTER = Sentence("Make {function}() faster, or keep its results.", function=NAME)
+_FASTER = Sentence("Make {function} faster, or keep its results.", function=FUNCTION)
 _ON_BATCH = Sentence(
-    "Make {function}() faster: use few operations on the whole batch.", function=NAME
+    "Make {function} faster: use few operations on the whole batch.", function=FUNCTION
 )
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")

@@ -10,20 +10,20 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import ModelLoop, model_loop, plain_loop
 from feedline.analysis.measure.clues import OneByOne
 from feedline.analysis.measure.code_places import FORWARD
-from feedline.analysis.text.sentences import COUNT, NAME, PERCENT, Sentence
+from feedline.analysis.text.sentences import COUNT, FUNCTION, PERCENT, Sentence
 
 _RULE_ID = "loop_in_model"
 
 _SAYS = Sentence(
-    "{function}() goes through a tensor in a Python loop, which takes {part} of the step",
-    function=NAME,
+    "{function} goes through a tensor in a Python loop, which takes {part} of the step",
+    function=FUNCTION,
     part=PERCENT,
 )
 _EACH = "each operation on a part costs as much in Python as one on the whole"
 _BACKWARD = "the backward pass, which goes through them again, is not part of this figure"
 _SAYS_PLAIN = Sentence(
-    "{function}() goes through a Python loop inside the model, which takes {part} of the step",
-    function=NAME,
+    "{function} goes through a Python loop inside the model, which takes {part} of the step",
+    function=FUNCTION,
     part=PERCENT,
 )
 _PLAIN = "modules, and functions of torch that are called in it, are not part of this figure"

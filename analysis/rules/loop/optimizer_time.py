@@ -24,7 +24,7 @@ from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.source_lines import called_in
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.text.formatting import counted
-from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, FUNCTION, NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "optimizer_time"
 _STAGE = "optimizer"
@@ -61,7 +61,7 @@ _MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _AT = Sentence("{part} of it is spent at {place}", part=PERCENT, place=NAME)
 _LOOK_AT = Sentence("Look at {place}: do what takes the time there less often.", place=NAME)
-_CALLED = Sentence("Call {function}() less often there, or with less.", function=NAME)
+_CALLED = Sentence("Call {function} less often there, or with less.", function=FUNCTION)
 _FUSED_CALL = Sentence(
     "Create the optimizer with torch.optim.{optimizer}(..., fused=True){without}.",
     optimizer=NAME,

@@ -32,7 +32,7 @@ from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.ledger.view.trend import growing
 from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.step_model import OwnFunction
-from feedline.analysis.text.formatting import seconds
+from feedline.analysis.text.formatting import called, seconds
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
 _RULE_ID = "own_code"
@@ -140,7 +140,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
-        message=_SAYS(took=own.s, part=told.s, function=_called(told.name)),
+        message=_SAYS(took=own.s, part=told.s, function=called(name_of(told.name))),
         more=more,
         evidence=[
             *_evidence(found, step.mean_s),
@@ -272,21 +272,15 @@ def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str
     """
     own = _own_function(named)
     if own is None:
-        return [_OF_LIBRARY_ALONE(function=_called(named[0].name))]
-    function = _called(own.name)
+        return [_OF_LIBRARY_ALONE(function=called(name_of(named[0].name)))]
+    function = called(name_of(own.name))
     if _of_library(own.mainly) or own.mainly and "(" not in own.mainly:  # stacks name it so
-        callee = _called(own.mainly)
+        callee = called(name_of(own.mainly))
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
     replaced = _LEAVE_OUT if is_lines(own.name) else _REPLACE  # what the loop does in each step
     what = _ASIDE if waits else replaced(function=function)
     alone = sampled or own.name.startswith("line ")
     return [what] if alone else [_PROFILE(function=function), what]
-
-
-def _called(name: str) -> str:
-    """``get_batch()`` of ``get_batch (train.py:116)``; lines as they are."""
-    function = name_of(name)
-    return function if " " in function or "<" in function else f"{function}()"
 
 
 def _of_library(name: str) -> bool:

@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
 from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.measure.step_model import PeriodicStall
-from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.formatting import called, counted
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 _RULE_ID = "periodic_stall"
@@ -76,17 +76,12 @@ def _fix(facts: RuleInputs, stall: PeriodicStall) -> str:
         return _FIND(steps=counted(stall.period, "step"))
     call = known_in_function(facts, stall.function)
     if call is None or _RARELY in call.fix and stall.period >= _RARE:
-        return _LESS_OFTEN(function=_named(stall))
+        return _LESS_OFTEN(function=called(stall.function))
     return f"{call.fix}."
 
 
 def _known(stall: PeriodicStall) -> float | None:
     return stall.place_share if stall.place else None
-
-
-def _named(stall: PeriodicStall) -> str:
-    """Return ``draw()``; lines outside of functions have their number alone."""
-    return stall.function if " " in stall.function else f"{stall.function}()"
 
 
 def _main_stage(stall: PeriodicStall) -> str:
@@ -111,7 +106,7 @@ def _more(stall: PeriodicStall, of_model: bool) -> list[str]:
     where = _STAGE(stage=_main_stage(stall))
     if not stall.place:
         return [where, _OF_MODEL] if of_model else [where, _UNKNOWN]
-    line = _IN(part=stall.place_share, function=_named(stall))
+    line = _IN(part=stall.place_share, function=called(stall.function))
     calls = [_CALLS(library=stall.library)] if stall.library else []
     return [line, *calls, where, *([_OF_MODEL] if of_model else [])]
 

@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.model import Recompiled
 from feedline.analysis.text.formatting import counted
-from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, Sentence
+from feedline.analysis.text.sentences import COUNT, FUNCTION, NAME, PART, PERCENT, Sentence
 
 _RULE_ID = "recompilation"
 
@@ -24,22 +24,22 @@ _SAYS = Sentence(
     part=PERCENT,
 )
 _BECAUSE = Sentence(
-    "{function}() is compiled again when {what} changes, which takes {part} of the step time",
-    function=NAME,
+    "{function} is compiled again when {what} changes, which takes {part} of the step time",
+    function=FUNCTION,
     what=NAME,
     part=PERCENT,
 )
 _STEPS = Sentence("in {again} of {steps} something was compiled", again=COUNT, steps=PART)
 _CHANGES = Sentence(
-    "{function}() was compiled {times}: {what} changes{values}",
-    function=NAME,
+    "{function} was compiled {times}: {what} changes{values}",
+    function=FUNCTION,
     times=PART,
     what=NAME,
     values=PART,
 )
-_MOST = Sentence("{function}() was compiled most often: {times}", function=NAME, times=PART)
+_MOST = Sentence("{function} was compiled most often: {times}", function=FUNCTION, times=PART)
 _GAVE_UP = Sentence(
-    "{function}() then reached torch's limit of recompilations and runs uncompiled", function=NAME
+    "{function} then reached torch's limit of recompilations and runs uncompiled", function=FUNCTION
 )
 _OVER_NOW = "none of these steps is in the last third of the run"
 _LOGS = "Run with TORCH_LOGS=recompiles, which prints the reason."

@@ -4,6 +4,7 @@ healthy.py --kind text --steps 100 [FOLDER]
 """
 
 import pathlib
+import tempfile
 
 import numpy as np
 import torch
@@ -66,6 +67,27 @@ class Rows(Dataset):
 
     def __getitem__(self, index):
         return torch.from_numpy(self.map[index * 512 : index * 512 + 512].copy()).float() / 255
+
+
+class Chunked(Dataset):
+    """Of an HDF5 file with a chunk for each sample."""
+
+    def __init__(self, path, count):
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            made = file.create_dataset("rows", (count, 512), "f4", chunks=(1, 512))
+            made[:] = np.random.default_rng(0).random((count, 512), np.float32)
+        self.path, self.count, self.file = path, count, None
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        import h5py
+
+        self.file = self.file or h5py.File(self.path)
+        return torch.from_numpy(self.file["rows"][index])
 
 
 def perceptron(width, classes):
@@ -202,9 +224,67 @@ def trainer(given):
     transformers.Trainer(model, arguments, train_dataset=data).train()
 
 
+def lightning(given):
+    """PyTorch Lightning's Trainer."""
+    import pytorch_lightning
+
+    class Perceptron(pytorch_lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layers = perceptron(256, 10)
+
+        def training_step(self, batch, number):
+            return classes(self.layers, batch)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-4, fused=True)
+
+    rows = given.batch * given.steps
+    data = TensorDataset(torch.randn(rows, 256), torch.randint(0, 10, (rows,)))
+    pytorch_lightning.Trainer(
+        accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False
+    ).fit(Perceptron(), DataLoader(data, given.batch, shuffle=True))
+
+
+def chunked(given):
+    with tempfile.TemporaryDirectory() as folder:
+        data = Chunked(f"{folder}/rows.h5", given.batch * given.steps)
+        loss = lambda m, b: m(b).square().mean()  # noqa: E731
+        supervised(perceptron(512, 16), DataLoader(data, given.batch, num_workers=1), given, loss)
+
+
+def agent(given):
+    """Q-learning on a replay memory of tensors, from which rows are drawn by their indices."""
+    model, size, timers = perceptron(32, 4), 20_000, Timers()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+    states, actions, rewards = (
+        torch.randn(size, 32),
+        torch.randint(0, 4, (size, 1)),
+        torch.rand(size),
+    )
+    state = torch.randn(32)
+    for step in timers.over(range(given.steps)):
+        with torch.no_grad():
+            action = model(state[None]).argmax()
+        at = step % size
+        states[at], actions[at], rewards[at] = state, action, float(action) / 4
+        state = state.roll(1)
+        drawn = torch.randint(0, size - 1, (given.batch,))
+        with torch.no_grad():
+            worth = rewards[drawn] + 0.9 * model(states[drawn + 1]).amax(1)
+        loss = (model(states[drawn]).gather(1, actions[drawn])[:, 0] - worth).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    timers.write(given.batch)
+
+
 KINDS = {
     kind.__name__: kind
-    for kind in (vision, text, tabular, stream, accumulated, mapped, gan, trainer)
+    for kind in (
+        *(vision, text, tabular, stream, accumulated, mapped, gan, trainer),
+        *(lightning, chunked, agent),
+    )
 }
 
 if __name__ == "__main__":

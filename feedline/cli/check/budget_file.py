@@ -248,8 +248,10 @@ def _at_least(figures: dict[str, Figure]) -> Iterator[str]:
 
 def _at_most(figures: dict[str, Figure]) -> Iterator[str]:
     if (waits := figures.get("input_share")) is not None:
-        highest = max(waits.value + _SHARE_ROOM, waits.high or 0.0)
-        yield _line("input_share", math.ceil(100 * min(highest, _MOST_SHARE)) / 100, waits)
+        reached = max(waits.value, waits.high or 0.0)
+        if reached <= _MOST_SHARE:  # else no limit leaves room for noise
+            limit = min(max(waits.value + _SHARE_ROOM, reached), _MOST_SHARE)
+            yield _line("input_share", math.ceil(100 * limit) / 100, waits)
     for name in _COSTS:
         if (cost := figures.get(name)) is not None and cost.value > 0:
             highest = max(_MORE * cost.value, cost.high or 0.0)

@@ -60,7 +60,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
         FixError: the fix cannot be applied or compared. ScriptError: the training fails.
         Interrupted: Ctrl-C; the same command continues from there.
     """
-    arms = _arms_of(args.fix, args.control)
+    arms = _arms_of(args.fix, args.control, args.ranks)
     _check(program, args.checkpoint)
     _check_direction(args.metric, args.better)
 
@@ -89,13 +89,15 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     return CODES[trial.verdict]
 
 
-def _arms_of(fix: str, control: str | None) -> dict[str, str]:
+def _arms_of(fix: str, control: str | None, ranks: int) -> dict[str, str]:
     """Return arm -> its ``--fix`` text.
 
+    The control that a fix brings has the other fixes beside it, or theirs would count as its own.
+
     Raises:
-        FixError: a text that is none.
+        FixError: a text that is none, or a fix that cannot act on so many ranks.
     """
-    requests = parse_fixes(fix)
+    requests = parse_fixes(fix, ranks)
     if control is None:
         controls = [
             request.fix.control.format(lr=getattr(request.setting, "lr", ""))
@@ -103,11 +105,19 @@ def _arms_of(fix: str, control: str | None) -> dict[str, str]:
             if request.fix.control
         ]
         control = controls[0] if len(controls) == 1 else ""
+        if control:
+            named = {request.fix.name for request in parse_fixes(control)}
+            others = [
+                request.text
+                for request in requests
+                if not request.fix.control and request.fix.name not in named
+            ]
+            control = ",".join([control, *others])
     if control in ("none", fix):
         control = ""
     if control:
         try:
-            parse_fixes(control)
+            parse_fixes(control, ranks)
         except FixError as error:
             raise FixError(
                 f"control {control}: {error}; choose another with --control, or --control none"

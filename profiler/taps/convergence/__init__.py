@@ -25,6 +25,7 @@ from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNorm
 from feedline.profiler.taps.convergence.sample_count import SampleCount
 from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.updates import OpenSteps
 from feedline.profiler.torch_internals import below_user_modes, hide_from_dynamo, in_backward
 
 NAME = "convergence"
@@ -46,6 +47,7 @@ class ConvergenceWatch:
     def __init__(self, report: ReportHook, report_setup: _ReportSetup) -> None:
         self._report, self._report_setup = report, report_setup
         self.updates = 0
+        self._open = OpenSteps()
         self._seen = SampleCount()
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
@@ -82,6 +84,11 @@ class ConvergenceWatch:
     def updates_with_pause(self) -> int:
         """Optimizer steps made, with those of a pause that is under way."""
         return self._with_rest()[0]
+
+    @property
+    def samples_of_loaders(self) -> int | None:
+        """Samples that this rank has trained on, with those of a pause; None: no loader says."""
+        return self._with_rest()[1] if self._seen.known else None
 
     @property
     def model(self) -> Any:
@@ -230,8 +237,10 @@ class ConvergenceWatch:
 
     @below_user_modes
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that an optimizer is about to step."""
+        """Note that an optimizer is about to step; within the step of another it is no update."""
         try:
+            if not self._open.begins(optimizer):
+                return
             if self._on_gpu and torch.cuda.is_current_stream_capturing():
                 return
             new = self.setup.optimizer(optimizer)
@@ -253,9 +262,10 @@ class ConvergenceWatch:
             reraise_of_handler()
             self._failed(error)
 
-    def updated(self) -> None:
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that an optimizer has stepped."""
-        self._closure_losses = None
+        if self._open.ends(optimizer):
+            self._closure_losses = None
 
     def metric(self, name: str, value: float) -> None:
         """Note that the program records a number of its own."""

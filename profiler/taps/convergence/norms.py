@@ -188,6 +188,7 @@ class GradientNormTap:
     def _new_update(self) -> None:
         self.backwards = 0
         self._small: _Tensors = []  # of the buckets of this backward
+        self._elements = 0  # in these buckets
         # of p.grad: by the program's own all_reduce, or accumulation
         self._local: torch.Tensor | None = None
         self._samples = 0  # behind the part
@@ -276,6 +277,7 @@ class GradientNormTap:
         self._how = how
         if self.wanted and not self._done and tensors:
             self._small.append(_squared_norm(tensors) * scale**2)
+            self._elements += sum(map(torch.Tensor.numel, tensors))
             self._parts = ranks
 
     @below_user_modes
@@ -321,8 +323,12 @@ class GradientNormTap:
                     "some parameters are also replicated, or outside fully_shard: shards do not "
                     "add up to the gradient"
                 )
+            if self._elements != self._expected():
+                raise RuntimeError(
+                    "the optimizer updates other parameters than those whose gradients ranks share"
+                )
             whole, small = self._gradient(), torch.stack(self._small).sum()
-            self._small = []
+            self._small, self._elements = [], 0
             self._write(
                 small,
                 whole,
@@ -460,6 +466,17 @@ class GradientNormTap:
             for parameter in group["params"]
             if parameter.requires_grad
         ]
+
+    def _expected(self) -> int:
+        """Return how many elements of gradients ranks share if they are all of the optimizer's.
+
+        DistributedDataParallel shares zeros for a parameter that was not used, FSDP2 nothing.
+        """
+        return sum(
+            parameter.numel()
+            for parameter in self._parameters()
+            if self._how != "fsdp2" or parameter.grad is not None
+        )
 
     def _gradient(self) -> torch.Tensor:
         return _squared_norm(

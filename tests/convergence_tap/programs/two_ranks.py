@@ -15,12 +15,19 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import feedline
+from feedline.convergence.fixes.local_sgd import local_sgd
 
 UPDATES, BATCH = 8, 4
-WAYS = ("ddp", "hook", "manual", "fsdp2", "accumulated", "same_data", "sum", "clipped", "none")
+WAYS = (
+    *("ddp", "hook", "manual", "fsdp2", "accumulated", "same_data", "sum", "clipped", "none"),
+    *("local_sgd", "in_part", "zero"),
+)
+#: Ways in which the model is a DistributedDataParallel.
+DDP = ("ddp", "hook", "accumulated", "same_data", "clipped", "local_sgd", "in_part", "zero")
 
 
 def make() -> torch.nn.Module:
@@ -68,13 +75,18 @@ def train(way: str, rank: int) -> list[list[float]]:
     """Returns [small, big] for every update: of this rank's batch, and of both ranks' together."""
     model, twin = make(), make()
     inner = model
-    if way in ("ddp", "hook", "accumulated", "same_data", "clipped"):
+    if way in DDP:
         model = DistributedDataParallel(model)
     if way == "hook":
         model.register_comm_hook(None, allreduce_hook)
     if way == "fsdp2":
         fully_shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trained = inner[2].parameters() if way == "in_part" else model.parameters()
+    optimizer = torch.optim.SGD(trained, lr=0.1)
+    if way == "zero":
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+    if way == "local_sgd":
+        optimizer = local_sgd(model, optimizer, period=4)
     generator = torch.Generator().manual_seed(1)
     micros = 2 if way == "accumulated" else 1
     truth = []
