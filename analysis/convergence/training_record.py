@@ -72,7 +72,7 @@ class TrainingRecord:
         samples_known: False where no loader feeds the training: ``samples`` are then rows that its
             models were given, which compare moments of this run and are not its samples.
         updates: made in all.
-        step_s: mean seconds per update.
+        step_s: mean seconds of a step, with all its updates.
         ended: the run came to its end by itself, without an error.
         fixes: the ``--fix`` text it was run with, "" for none.
     """

@@ -20,6 +20,7 @@ from feedline.profiler.store.segment_reader import Process
 _MOST_LINES = 4  # that are told, where several may keep what grows
 _WARM_UP = 0.3  # of the steps: allocators, caches and queues fill
 _FEWEST, _FEWEST_LOOKS = 8, 6  # readings of the main process, and of workers, after that
+_FEWEST_COUNTS = 4  # of blocks: how many bytes come with each new one has to be known roughly
 #: The same where what is kept was seen: graphs of past steps that are still there.
 _FEWEST_PROVEN, _PROOF = 4, (Holder.GRAPHS,)
 _FEWEST_STEPS = 20
@@ -29,6 +30,7 @@ _LEAST_BYTES, _LEAST_SHARE = 16e6, 0.02
 #: Of the growth per step, in each third of these readings: with less, it comes to an end, or comes
 #: in jumps as an allocator's memory does.
 _THIRDS, _STEADY = 3, 0.4
+_FEWEST_OF_A_THIRD = 4  # readings: of fewer, no slope is taken
 #: Bytes of growth for each new block of Python's allocator, whose blocks have 512 B at most. Up to
 #: the first figure, small objects grow; from the second on, large pieces do.
 _OF_OBJECTS, _OF_PIECES = 1024.0, 2048.0
@@ -241,7 +243,7 @@ def _growth(
     fewest = _FEWEST if who == "main" else _FEWEST_LOOKS
     if len(series[0]) < (_FEWEST_PROVEN if held is not None and held.holder in _PROOF else fewest):
         return None
-    made, values = _thinned(series)
+    made, values = _settled(*_thinned(series))
     span = float(made[-1] - made[0])
     if span * clock.step_s < _LEAST_S:
         return None
@@ -286,6 +288,17 @@ def _is_steady(made: FloatArray, values: FloatArray, rate: float) -> bool:
     )
 
 
+def _settled(made: FloatArray, values: FloatArray) -> _Series:
+    """Return the readings without a first third in which something still filled up."""
+    first = len(made) // _THIRDS
+    while first >= _FEWEST_OF_A_THIRD and (
+        slope(made[:first], values[:first]) * _STEADY > slope(made, values) >= 0
+    ):
+        made, values = made[first:], values[first:]
+        first = len(made) // _THIRDS
+    return made, values
+
+
 def _kept_by_workers(private: _Series, anonymous: _Series) -> tuple[_Series, _Held | None]:
     """Return how workers grow, and whether they copy what they shared or keep something else.
 
@@ -319,7 +332,7 @@ def _graphs(main: Process, source: SourceLines) -> _Held | None:
 def _kept_by_main(series: _Series, blocks: _Series | None, graphs: _Held | None) -> _Held | None:
     """Return what holds memory in the main process: graphs, small objects or large pieces."""
     known = graphs or _Held(None)
-    if blocks is None or len(blocks[0]) < _FEWEST_LOOKS:
+    if blocks is None or len(blocks[0]) < _FEWEST_COUNTS:
         return graphs
     grown, new = slope(*_thinned(series)), slope(*_thinned(blocks))
     if grown <= 0:

@@ -51,6 +51,23 @@ def test_growth_per_step_and_the_steps_until_the_limit():
     assert found.seconds_left == pytest.approx(500, rel=0.02)
 
 
+def filling(until, per_second):
+    """Of the main process: it fills a cache by 40 MB/s until then, and grows by so much after."""
+    at = np.arange(31)
+    made = 40 * MB * np.minimum(at, until) + per_second * np.maximum(at - until, 0)
+    return gauge("memory/main", 500 * MB + made)
+
+
+def test_a_cache_that_filled_up_does_not_grow_although_it_creeps_afterwards():
+    assert not grown(filling(15, 1 * MB))
+
+
+def test_what_grows_once_a_cache_has_filled_up_is_told_by_its_own_rate():
+    (found,) = grown(filling(15, 4 * MB))
+
+    assert found.per_step_bytes == pytest.approx(0.4 * MB, rel=0.05)
+
+
 def test_noise_widens_the_interval_which_holds_the_truth():
     (found,) = grown(main_by(40 * MB, noise=20 * MB))
 
