@@ -87,7 +87,7 @@ def tap_state() -> dict[str, object]:
     ]
     if (patch := sys.modules.get("feedline.profiler.taps.patch")) is not None:
         state |= {
-            f"{patch.place_of(*place)}": id(new)
+            f"{patch._place_of(*place)}": id(new)
             for *place, _, new in patch.Patches.standing()
             if hasattr(place[0], "__name__")
         }

@@ -77,7 +77,7 @@ def diagnose(
         grave, others = predictions.attached(grave), predictions.attached(others)
     others = [_with_place(finding, facts) for finding in others]
     ending = [finding for finding in others if _ends_training(finding)]
-    outside = [finding for finding in others if _lies_outside(finding)]
+    outside = [finding for finding in others if _outweighs_steps(finding, others, facts)]
     rest = [finding for finding in others if finding not in (*ending, *outside)]
     return _told(
         [
@@ -251,10 +251,18 @@ def _ends_training(finding: Finding) -> bool:
     return rule is not None and rule.ends_training and finding.severity is Severity.HIGH
 
 
-def _lies_outside(finding: Finding) -> bool:
-    """Tell whether what it names takes most of the run, outside the steps."""
-    rule = BY_ID.get(finding.rule_id)
-    return rule is not None and rule.outside_steps and _asks(finding)
+def _outweighs_steps(finding: Finding, others: Sequence[Finding], facts: RuleInputs) -> bool:
+    """Tell whether what it names lies outside the steps, and is worth more than any cause in them.
+
+    It is where it takes half of the time or more, or where its fix spares more of the run than what
+    any other one costs.
+    """
+    rule, step = BY_ID.get(finding.rule_id), facts.step
+    if rule is None or not rule.outside_steps or not _asks(finding):
+        return False
+    steps = facts.all_steps_s / step.mean_s if step.mean_s else 0.0
+    most_s = steps * max((other.cost_s for other in others), default=0.0)
+    return step.evaluating_s >= facts.all_steps_s or (finding.outside_s or 0.0) > most_s
 
 
 def _estimated(finding: Finding) -> Finding:

@@ -257,6 +257,8 @@ def of_recording(
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
         if other := _another_training(facts, change):
             return other
+        if facts.loader_made_again:  # then it has no effect
+            change = _without(change, "persistent_workers")
         try:
             recorded = recording()
             return (
@@ -299,7 +301,14 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
     if facts.shards is not None and change.settings.get("num_workers", 0) > max(facts.shards, now):
         return too_few_workers.NO_SHARDS
     stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
-    return epoch_restart.CHANGED if stays and facts.dataset_changes else None
+    if stays and facts.dataset_changes:
+        return epoch_restart.CHANGED
+    return epoch_restart.MADE_AGAIN if stays and facts.loader_made_again else None
+
+
+def _without(change: Change, setting: str) -> Change:
+    settings = {name: value for name, value in change.settings.items() if name != setting}
+    return replace(change, settings=settings)
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
@@ -349,6 +358,8 @@ def joined(changes: Sequence[Change]) -> Change:
         cpus=next((change.cpus for change in changes if change.cpus is not None), None),
         others=all(change.others for change in changes),
         into_shared=any(change.into_shared for change in changes),
+        one_loader=any(change.one_loader for change in changes),
+        endless=any(change.endless for change in changes),
         lifts=frozenset().union(*(change.lifts for change in changes)),
     )
 

@@ -39,6 +39,7 @@ class Change:
         others: whether other programs still use CPUs.
         into_shared: whether arrays that were pickled are made in shared memory instead, which takes
             CPU time, as giving it back does.
+        one_loader: whether one loader is made for all passes, whose workers stay.
         endless: whether the loader is gone through only once, and that pass does not end.
         lifts: kinds of limits that what it changes besides settings raises, as the rule of a fix
             knows them; empty: see next_limit.py.
@@ -50,6 +51,7 @@ class Change:
     cpus: float | None = None
     others: bool = True
     into_shared: bool = False
+    one_loader: bool = False
     endless: bool = False
     lifts: frozenset[str] = frozenset()
 

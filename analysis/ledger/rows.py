@@ -31,7 +31,8 @@ def step_rows(
     phase in which it is called. What functions of the program take between models, backward passes
     and updates are rows below ``other`` and ``loss``, in proportion: which of the two they ran in
     was not recorded. Garbage collections, and what every nth step takes longer, are rows below the
-    stages that they lie in.
+    stages that they lie in. Functions have at most what these and communication leave of their
+    stage, because their own seconds hold both.
 
     Args:
         parts: of the step of one of several ranks; None: they were not compared.
@@ -39,13 +40,10 @@ def step_rows(
             their transfer is.
         code: the program's functions in sampled stacks; None: none were sampled.
     """
-    inside = [
-        *_waits(step),
-        *_functions(step),
-        *_sampled(step, code),
-        *(_communication(step, parts, kinds) if parts is not None else ()),
-    ]
     others = [*_garbage(step), *_periodic(step)]
+    if parts is not None:
+        others += [*_without(step, [*_communication(step, parts, kinds)], others)]
+    inside = [*_waits(step), *_functions(step), *_sampled(step, code)]
     inside = [*_without(step, inside, others), *others]
     rows = []
     for name, stage_s in step.stages.items():
@@ -156,7 +154,7 @@ def _without(
         taken[row.stage] += row.s
     for row in rows:
         seconds = taken.get(row.stage, 0.0)
-        known = sum(one.s for one in rows if one.stage == row.stage) if seconds else 0.0
+        known = sum(one.s for one in rows if one.stage == row.stage)
         room = max(step.stages.get(row.stage, 0.0) - seconds, 0.0)
         yield replace(row, s=row.s * room / known) if known > room else row
 

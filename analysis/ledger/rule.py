@@ -112,8 +112,8 @@ class Rule(Generic[F]):
         names_error: its fix begins with the error of a training that failed.
         ends_training: what it names ends a longer training: where it is grave, it is told first,
             though it takes no time.
-        outside_steps: what it names lies outside the steps, and it asks for a change only where
-            that is most of the run: it is told before any cause inside a step.
+        outside_steps: what it names lies outside the steps: it is told before any cause inside a
+            step where that is half of the time, or more than any such cause costs.
         free: the change that removes all time of what the finding names: a bound of its gain.
             None: ``change`` already removes it, or no such bound is known.
     """

@@ -52,6 +52,16 @@ class Counted:
     taken: Mapping[int, tuple[int, int]]
     cost_ns: float | None
 
+    def numbers(self, start: IntArray) -> IntArray:
+        """Return the number of each recorded step, int64 [n]: steps counted before it included.
+
+        Args:
+            start: int64 [n], ns: when they began.
+        """
+        before = np.concatenate([[0], np.cumsum(self.steps)])
+        at = np.searchsorted(self.start, start, "left")
+        return np.asarray(np.arange(len(start)) + before[at])
+
     @classmethod
     def of(cls, main: Process) -> "Counted":
         rests, taken = main.view(Stage.REST), main.view(Stage.TAKEN)

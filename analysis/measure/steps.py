@@ -101,13 +101,11 @@ def steps_of(main: Process) -> Steps | None:
     A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap
     are left out.
     """
-    first = main.records["thread"] == 0
-    records = main.records[first & ~np.isin(main.records["stage"], ASIDE)]
-    records = records[np.argsort(records["start"], kind="stable")]
-    boundaries = find(records, main.of(Stage.REST), main.records[~first]) if len(records) else None
+    records = _of_main_thread(main)
+    boundaries = _boundaries(main, records)
     if boundaries is None:
         return None
-    boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))
+    boundaries = _undisturbed(boundaries, main.of(Stage.PROFILED))
     spans = records[
         np.isin(records["stage"], list(STAGE_OF_RECORD))
         | ((records["stage"] == Stage.USER) & ~_in_fetch(records))
@@ -145,6 +143,31 @@ def steps_of(main: Process) -> Steps | None:
     return replace(
         steps, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss
     )
+
+
+def all_boundaries(main: Process) -> Boundaries | None:
+    """Return the boundaries of all steps, those that torch.profiler slowed too. None: no steps."""
+    return _boundaries(main, _of_main_thread(main))
+
+
+def _of_main_thread(main: Process) -> Records:
+    """Return the records of what happened in the main thread, sorted by start."""
+    first = main.records["thread"] == 0
+    records = main.records[first & ~np.isin(main.records["stage"], ASIDE)]
+    return records[np.argsort(records["start"], kind="stable")]
+
+
+def _boundaries(main: Process, records: Records) -> Boundaries | None:
+    """Return the boundaries of the steps that no gap in the records touches. None: no steps.
+
+    Args:
+        records: of the main thread.
+    """
+    if not len(records):
+        return None
+    elsewhere = main.records[main.records["thread"] != 0]
+    found = find(records, main.of(Stage.REST), elsewhere)
+    return _whole(found, records, main.stride) if found is not None else None
 
 
 def _gives_out(making: Making, steps: Steps) -> bool:

@@ -124,7 +124,7 @@ def _shorter(task: Task, most_s: float) -> Task:
 
 def _stay(recorded: RecordedInput, change: Change) -> bool:
     """Tell whether workers stay between passes."""
-    return bool(change.settings.get("persistent_workers", recorded.persistent))
+    return change.one_loader or bool(change.settings.get("persistent_workers", recorded.persistent))
 
 
 def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:

@@ -171,7 +171,7 @@ class Searcher:
     Args:
         predict: for a change.
         now: the loader's settings as recorded.
-        epochs: passes over the loader, as recorded: workers are kept between several.
+        epochs: passes over one loader, as recorded: workers are kept between several.
         tell: called after each prediction with their number.
     """
 

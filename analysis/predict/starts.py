@@ -24,6 +24,7 @@ _RESET_S = 1e-3  # for workers that stay
 # its parent
 WARMING = 3
 _MANY_STARTS = 16  # of workers, which show themselves how many these are
+_IN_PASS = (1 << 32) - 1  # of a batch's number: its place; the rest is the pass
 _FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
 _CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
 _FEWER = 1.25  # times as many page faults in each third of a pass as in the next
@@ -81,7 +82,7 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
     shut = ends[:0] if persistent or not workers else ends
     return Starts(
         counted=int((epochs["start"] >= first).sum()),
-        per_pass=_per_pass(rank, ends),
+        per_pass=_per_pass(asked),
         to_its_end=bool((ends["number"] >> 32 == last).any()),
         each=_each(with_start, workers) if len(with_start) else _FORK,
         births=_births(rank.makers.processes, with_start, workers, persistent)
@@ -223,14 +224,18 @@ def _since_start(process: Process, persistent: bool) -> npt.NDArray[np.int64]:
     return since
 
 
-def _per_pass(rank: RankMetrics, ends: Records) -> int:
-    """Return the batches in a pass: as it ended, or as far as it came."""
-    if len(ends):
-        return max(1, int(np.median(ends["number"] & 0xFFFFFFFF)))
-    batches = np.concatenate(
-        [process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes]
-    )
-    return int(batches.max()) + 1 if len(batches) else 1
+def _per_pass(asked: Records) -> int:
+    """Return the batches that a pass hands over: until it ended, or was broken off."""
+    at = asked["number"] & _IN_PASS
+    ended = asked["flags"] & Flag.END != 0
+    if ended.any():
+        return max(1, int(np.median(at[ended])))
+    if not len(at):
+        return 1
+    _, passes = np.unique(asked["number"] >> 32, return_inverse=True)
+    last = np.zeros(passes.max() + 1, np.int64)
+    np.maximum.at(last, passes, at)
+    return int(np.median(last)) + 1
 
 
 def _each(epochs: Records, workers: int) -> Task:

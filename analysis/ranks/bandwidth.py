@@ -168,22 +168,6 @@ def _measured_ceiling(
     return (best[1], best[2]) if best else None
 
 
-def _specified_link(ceilings: Ceilings | None) -> float | None:
-    """Return the bytes/s of a link as given by hand: a ceiling of part ``link``."""
-    return (
-        next(
-            (
-                ceiling.value
-                for ceiling in ceilings.ceilings
-                if ceiling.part == "link" and ceiling.value
-            ),
-            None,
-        )
-        if ceilings
-        else None
-    )
-
-
 def judge_network(
     listed: Sequence[CollectiveKind],
     together: CrossRank,
@@ -230,9 +214,8 @@ def _verdict(
     busbw = kind.busbw_gbps * _GB_PER_S
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
-    link = link_bytes_per_s or _specified_link(ceilings)
-    if link:
-        return _against(here, busbw / link, f"the link's {size(link)}/s")
+    if link_bytes_per_s:
+        return _against(here, busbw / link_bytes_per_s, f"the link's {size(link_bytes_per_s)}/s")
     ceiling = _measured_ceiling(ceilings, kind)
     if ceiling is None:
         return _BandwidthCheck(

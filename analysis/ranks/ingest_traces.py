@@ -5,6 +5,7 @@ It finds which rank each is of, reads them by many processes at once, and moves 
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from pathlib import Path
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.nsight.nsight_reader import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import NUMBERED, read_nsight
 from feedline.analysis.traces.trace_columns import DEFAULT, Trace, TraceLimits
 from feedline.profiler import masks
 from feedline.profiler.errors import (
@@ -24,6 +25,7 @@ from feedline.profiler.errors import (
     TraceDamaged,
 )
 from feedline.profiler.files import own_folders, owned
+from feedline.profiler.message import id_of
 from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -79,7 +81,8 @@ def _assign(
 
     Args:
         traces: (path, trace) of each file.
-        given: path -> rank, from ``--rank FILE=N``; the name of a file without its folders will do.
+        given: path -> rank, from ``--rank FILE=N``, of the first trace in it, which the others
+            follow; the name of a file without its folders will do.
 
     Raises:
         RankCollision: two traces claim one rank, or one of several has none.
@@ -87,8 +90,9 @@ def _assign(
     given = given or {}
     owners: dict[int, str] = {}
     ranked = []
-    for index, (path, trace) in enumerate(traces):
-        rank, how = _rank_of(trace, path, given.get(path, given.get(trace.source)))
+    for index, ((path, trace), place) in enumerate(zip(traces, _places(traces), strict=True)):
+        first = given.get(path, given.get(trace.source))
+        rank, how = _rank_of(trace, path, None if first is None else first + place)
         if rank is None and len(traces) == 1:
             rank, how = 0, "alone"
         if rank is None:
@@ -103,10 +107,19 @@ def _assign(
             "alone": ["neither the trace nor its file name contains a rank: it is shown as rank 0"],
             "file name": [f"rank {rank} is taken from the file name"],
         }
-        ranked.append(
-            (index, replace(trace, rank=rank, notes=[*trace.notes, *complaints.get(how, [])]))
-        )
+        notes = [note for note in trace.notes if how != "argument" or id_of(note) != NUMBERED]
+        ranked.append((index, replace(trace, rank=rank, notes=[*notes, *complaints.get(how, [])])))
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)
+
+
+def _places(traces: Sequence[tuple[str, Trace]]) -> list[int]:
+    """Return the place of each trace within its file, in the order of its ranks."""
+    places, taken = [0] * len(traces), Counter[str]()
+    for index in sorted(range(len(traces)), key=lambda index: traces[index][1].rank or 0):
+        path = traces[index][0]
+        places[index] = taken[path]
+        taken[path] += 1
+    return places
 
 
 def read_trace(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
@@ -255,21 +268,9 @@ def _ranked(
 ) -> dict[int, tuple[Trace, _Staged]]:
     """Return the traces by rank, in order.
 
-    Devices of one Nsight file that says no rank are numbered as they come.
-
     Raises:
         RankCollision: two claim one rank, or one of several has none.
     """
-    if (
-        len(staged) > 1
-        and len({file.path for file in staged}) == 1
-        and all(file.about.rank is None for file in staged)
-    ):
-        note = "the file contains no ranks: its devices are numbered in order"
-        return {
-            number: (replace(file.about, rank=number, notes=[*file.about.notes, note]), file)
-            for number, file in enumerate(staged)
-        }
     ranked = _assign([(file.path, file.about) for file in staged], given)
     return {trace.rank or 0: (trace, staged[index]) for index, trace in ranked}
 

@@ -50,6 +50,7 @@ class CollectiveTable:
         complete: bool [m]: every rank of the group is there.
         together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
+        foreign: rank of another run, which has no column -> why it is left out, in words.
     """
 
     ranks: list[int]
@@ -65,6 +66,7 @@ class CollectiveTable:
     complete: BoolArray
     together: BoolArray
     notes: list[str] = field(default_factory=list)
+    foreign: dict[int, str] = field(default_factory=dict)
 
 
 def match(ranks: Sequence[Collectives]) -> CollectiveTable:
@@ -84,8 +86,8 @@ def match(ranks: Sequence[Collectives]) -> CollectiveTable:
     foreign = _foreign(joined, ordered)
     if foreign:
         joined = _join([rank for rank in ordered if rank.rank not in foreign])
-    notes = [*foreign.values(), *_absent(joined), *_unended(joined, ordered)]
-    return CollectiveTable(**{**vars(joined), "notes": notes})
+    notes = [*foreign.values(), *_absent(joined, set(counts)), *_unended(joined, ordered)]
+    return CollectiveTable(**{**vars(joined), "notes": notes, "foreign": foreign})
 
 
 def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
@@ -264,7 +266,7 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
             complaints[rank.rank] = (
                 f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} "
                 f"collectives differ from those of most ranks, "
-                "so its folder belongs to another run or program"
+                "so it belongs to another run or program"
             )
     return complaints if len(complaints) < len(ranks) else {}
 
@@ -280,9 +282,9 @@ def _most_common(signature: IntArray) -> IntArray:
     return best
 
 
-def _absent(joined: CollectiveTable) -> list[str]:
+def _absent(joined: CollectiveTable, given: set[int]) -> list[str]:
     expected = {rank for group in joined.groups for rank in group.ranks}
-    absent = sorted(expected - set(joined.ranks))
+    absent = sorted(expected - given)
     if not absent:
         return []
     who = (
@@ -308,13 +310,9 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
         own = joined.start[:, column] != MISSING
         # that forgot no less: what they kept, this rank kept too
         others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)
-        count = int((joined.member[:, column] & others & ~own).sum())
-        if count and own.any():
-            notes.append(_left(joined, column, by_rank) or (
-                f"{counted(count, 'collective')} that other ranks began "
-                f"{'were' if count > 1 else 'was'} not begun by rank {rank}, "
-                "which had ended or been killed"
-            ))  # fmt: skip
+        missed = joined.member[:, column] & others & ~own
+        if missed.any() and own.any():
+            notes += _missed(joined, column, missed, by_rank)
         if stride[column] > stride.min():
             notes.append(
                 f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others "
@@ -340,15 +338,67 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
     return notes
 
 
-def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
+def _missed(
+    joined: CollectiveTable, column: int, missed: BoolArray, by_rank: Mapping[int, Collectives]
+) -> list[str]:
+    """Say how many collectives of its groups a rank did not begin, and why.
+
+    Args:
+        joined: the collectives of all ranks.
+        column: of the rank, which began some.
+        missed: bool [m]: those that others began and it did not.
+        by_rank: rank -> its collectives.
+    """
+    rank = by_rank[joined.ranks[column]]
+    if rank.traced:
+        return _listed(missed, f"{{}} missing from the trace of rank {rank.rank}")
+    before, after = _around(joined, column)
+    left = _left(joined, column, after, by_rank)
+    return [
+        *([left] if left else _listed(
+            missed & after,
+            f"{{}} not begun by rank {rank.rank}, which had ended or been killed", "was", "were",
+        )),
+        *_listed(missed & before, f"{{}} missing on rank {rank.rank}, whose records begin later"),
+        *_listed(missed & ~before & ~after, f"{{}} missing from the records of rank {rank.rank}"),
+    ]  # fmt: skip
+
+
+def _listed(missed: BoolArray, what: str, one: str = "is", several: str = "are") -> list[str]:
+    """Say what is the case of these collectives; nothing if there are none."""
+    count = int(missed.sum())
+    verb = one if count == 1 else several
+    return [f"{counted(count, 'collective')} that other ranks began {what.format(verb)}"] * (
+        count > 0
+    )
+
+
+def _around(joined: CollectiveTable, column: int) -> tuple[BoolArray, BoolArray]:
+    """Tell which rows come before a rank's first one of their group, and which after its last."""
+    row, own = np.arange(len(joined.group)), joined.start[:, column] != MISSING
+    first, last = np.full((2, len(joined.groups)), -1)
+    last[joined.group[own]] = row[own]
+    first[joined.group[own][::-1]] = row[own][::-1]
+    known = last[joined.group] >= 0
+    return row < first[joined.group], known & (row > last[joined.group])
+
+
+def _left(
+    joined: CollectiveTable, column: int, after: BoolArray, by_rank: Mapping[int, Collectives]
+) -> str:
     """Say that a rank had come to the end of its data, and which others wait for it.
 
     It says in which collective. Empty: it had not.
+
+    Args:
+        joined: the collectives of all ranks.
+        column: of the rank.
+        after: bool [m]: those that come after its last one of their group.
+        by_rank: rank -> its collectives.
     """
     rank = by_rank[joined.ranks[column]]
     there = joined.start != MISSING
-    missed = joined.member[:, column] & there.any(1) & ~there[:, column]
-    missed &= np.arange(len(missed)) > np.flatnonzero(there[:, column]).max()
+    missed = joined.member[:, column] & there.any(1) & after
     if rank.left_after is None or not missed.any():
         return ""
     row = int(np.argmax(missed))

@@ -39,7 +39,9 @@ _ELEMENT_BYTES = {
     ),
     "ComplexDouble": 16,
 }
-_IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
+#: More collectives than a step has: numbers are (step + 2) * this + place, so that those before the
+#: first step, -1, are above all numbers of a trace's own.
+_IN_A_STEP = 1 << 24
 _SHARDED_OPERATIONS = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
 
@@ -239,7 +241,7 @@ def _count(rank: _RankTable) -> None:
     for row, key in enumerate(keys):
         if rank.sequence[row] < 0:
             place = begun[key] if key[2] >= 0 else _IN_A_STEP - totals[key] + begun[key]
-            rank.sequence[row] = (key[2] + 1) * _IN_A_STEP + place
+            rank.sequence[row] = (key[2] + 2) * _IN_A_STEP + place
             begun[key] += 1
 
 
@@ -312,6 +314,7 @@ def _collectives(rank: _RankTable, since: int) -> Collectives:
         steps=np.stack([edges[:-1], edges[1:]], 1),
         stages={"backward": traced.hidden + since, BLOCKED: np.zeros((0, 2), np.int64)},
         clock=RankClock(nothing, nothing, np.inf),
+        traced=True,
     )
 
 

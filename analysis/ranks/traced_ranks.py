@@ -22,6 +22,7 @@ from feedline.analysis.text.formatting import seconds
 from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.analysis.traces.rank_trace import RankTrace
 from feedline.analysis.traces.trace_budget import STEP_PARTS, StepBudget, with_waiting
+from feedline.analysis.traces.trace_steps import WHOLE_TRACE
 
 #: Part of a budget -> phase of a late rank, in the words of ranks/blame.py where the meaning is the
 #: same.
@@ -132,7 +133,9 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
     lates, phases = (
         _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
     )
-    sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
+    sentences = [
+        _says(late, phases[late.rank], last, traces[late.rank].basis.whole) for late in lates[:1]
+    ]
     return RankComparison(
         communication=describe_communication(together, lates),
         together=together,
@@ -142,7 +145,12 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
         parts={rank.rank: mean_parts(together.partitions[rank.rank], 0) for rank in ordered},
         phases=phases,
         complete=complete,
-        notes=[*numbering.notes, *_gaps(matched, waiting), *together.alignment.notes, *sentences],
+        notes=[
+            *numbering.notes,
+            *_gaps(matched, traces, waiting),
+            *together.alignment.notes,
+            *sentences,
+        ],
     )
 
 
@@ -241,22 +249,23 @@ def _budget(trace: RankTrace, waiting: IntArray) -> StepBudget:
     )
 
 
-def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str]:
-    missing = sorted(
-        {rank for group in matched.groups for rank in group.ranks} - set(matched.ranks)
-    )
-    if not missing:
-        return list(matched.notes)
-    listed = f"{', '.join(map(str, missing[:_SHOWN_RANKS]))}{', ...' if len(missing) > _SHOWN_RANKS else ''}"
-    notes = [
-        f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks have no trace here "
-        f"({listed}): "
-        "which rank was late, and how much of a collective was transfer, is unknown"
-    ]
-    if waiting:
+def _gaps(
+    matched: CollectiveTable, traces: Mapping[int, RankTrace], waiting: Mapping[int, IntArray]
+) -> list[str]:
+    """Say which ranks are not compared, and which collectives some rank lacks."""
+    missing = sorted({rank for group in matched.groups for rank in group.ranks} - set(traces))
+    notes = list(matched.notes)
+    if missing:
+        listed = f"{', '.join(map(str, missing[:_SHOWN_RANKS]))}{', ...' if len(missing) > _SHOWN_RANKS else ''}"
+        notes = [
+            f"{len(missing)} of {len(missing) + len(traces)} ranks have no trace here ({listed}): "
+            "which rank was late, and how much of a collective was transfer, is unknown",
+            *matched.foreign.values(),
+        ]
+    if waiting and (missing or matched.foreign):
         notes.append(
-            "waiting for a rank is a lower bound: it is counted only until the last rank with a "
-            "trace had begun"
+            "waiting for a rank is a lower bound: it is counted only until the last of the "
+            "compared ranks had begun"
         )
     return notes
 
@@ -283,7 +292,7 @@ def _late(
     return lates, phases
 
 
-def _says(late: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
+def _says(late: LateRank, phases: Mapping[str, float], last: IntArray, whole: str) -> str:
     most = [
         f"{_PHASE_WORDS.get(phase, phase)} {seconds(took / late.steps)}"
         for phase, took in list(phases.items())[:3]
@@ -296,8 +305,9 @@ def _says(late: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
         else "too few to tell whether it is always this rank"
     )
     often = "the same rank each time" if late.persistent else again
+    steps = f"{late.steps} of {late.all_steps} steps ({often})"
     return (
-        f"the others waited for rank {late.rank} in {late.steps} of {late.all_steps} steps "
-        f"({often}); it came last in "
+        f"the others waited for rank {late.rank} in {whole if whole == WHOLE_TRACE else steps}; "
+        "it came last in "
         f"{int((last == late.rank).sum())} of {len(last)} collectives{doing}"
     )

@@ -30,8 +30,16 @@ from feedline.analysis.report.document import (
     Title,
 )
 from feedline.analysis.report.palette import family
-from feedline.analysis.rules import BY_ID
-from feedline.analysis.text.formatting import Scale, counted, percent, rate, seconds, sentence
+from feedline.analysis.rules import BY_ID, is_set_up_mistake
+from feedline.analysis.text.formatting import (
+    Scale,
+    called,
+    counted,
+    percent,
+    rate,
+    seconds,
+    sentence,
+)
 
 _MORE = 1.01  # times the rate: a change that gives less is not worth listing
 _SMALL = 0.01  # of the step: stages below it are shown as one
@@ -41,6 +49,7 @@ _INPUT = "input"
 _UNNAMED = (OTHER, UNATTRIBUTED)  # stages that say only what the time is not
 _CLOSE = 10  # lines between places in one function, mostly
 _WORKERS = "num_workers"
+_OF_RUN = " of the whole run"  # the end of a unit: others are of the steps
 _SHORT_FIX = 30  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
@@ -136,7 +145,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
         whole["loss"] -= sum(
             _of_loss_s(ledger.step, row)
             for row in ledger.step.under(OTHER)
-            if _called(row) in dict(known)
+            if _name(row) in dict(known)
         )
     ordered = sorted(whole.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
@@ -191,7 +200,7 @@ def _costly(
         },
     )
     for row in ledger.step.under(stage) if stage == OTHER else ():
-        if name := _called(row):
+        if name := _name(row):
             known[name] += row.s + _of_loss_s(ledger.step, row)
     return [(name, s) for name, s in known.items() if s >= least_s]
 
@@ -201,7 +210,7 @@ def _named_s(ledger: Ledger | None, known: Collection[str]) -> float:
     if ledger is None or ledger.step is None:
         return 0.0
     within = [f"{OTHER}/{path}" for path, name in _WITHIN.items() if name in known]
-    rows = [row for row in ledger.step.under(OTHER) if _called(row) in known]
+    rows = [row for row in ledger.step.under(OTHER) if _name(row) in known]
     return sum(row.s for row in rows) + ledger.step.total_s(*within)
 
 
@@ -211,7 +220,7 @@ def _of_loss_s(table: LedgerTable, row: LedgerRow) -> float:
     return loss_s if loss_s >= _SMALL * row.s else 0.0
 
 
-def _called(row: LedgerRow) -> str:
+def _name(row: LedgerRow) -> str:
     """Return what a row of time in no stage is called; empty: it has no name."""
     _, _, path = row.where.partition("/")
     if path == "periodic":
@@ -219,10 +228,10 @@ def _called(row: LedgerRow) -> str:
     of, _, name = path.partition("/")
     if of != "user":
         return ""
-    called = f"{name}()" if name.replace(".", "_").isidentifier() else name
+    shown = called(name)
     if row.place and (lines := _LINES.fullmatch(name)):
-        called = f"{row.place.partition(':')[0].rpartition('/')[2]}:{lines[1]}-{lines[2]}"
-    return called if len(called) <= _LONG_NAME else f"code in {row.place}"
+        shown = f"{row.place.partition(':')[0].rpartition('/')[2]}:{lines[1]}-{lines[2]}"
+    return shown if len(shown) <= _LONG_NAME else f"code in {row.place}"
 
 
 def _figures(s: float, total: float, scale: Scale) -> tuple[str, str]:
@@ -288,7 +297,7 @@ def _gained(finding: Finding, top: Finding | None) -> Gain | None:
     gained, first = finding.gain, top.gain if top is not None else None
     if first is None or gained is None or not first.before or not gained.before:
         return gained
-    if first.unit != f"{gained.unit} of the whole run" or not gained.after:
+    if first.unit != f"{gained.unit}{_OF_RUN}" or not gained.after:
         return gained
     steps = first.before / gained.before  # their share of the run
     after = first.before / (1 - steps * (1 - gained.before / gained.after))
@@ -305,8 +314,8 @@ def _gives_nothing(gained: Gain | None) -> bool:
 def _comes_alone(top: Finding) -> bool:
     """Return whether a finding makes others idle: the training is another one, or ends by it."""
     rule = BY_ID.get(top.rule_id)
-    beside_steps = rule is not None and rule.outside_steps
-    return top.severity is Severity.HIGH and top.cost_s <= 0 and not beside_steps
+    ends = rule is not None and rule.ends_training
+    return top.severity is Severity.HIGH and (ends or is_set_up_mistake(top))
 
 
 def _is_told_by(finding: Finding, shown: Finding) -> bool:
@@ -348,6 +357,9 @@ def _other(finding: Finding, top: Finding | None, mean_s: float) -> tuple[str, s
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
         then = f"{rate(gained.before)} -> {gain_phrases.rate_after(gained)}"
+        first = top.gain if top is not None else None
+        if gained.unit.endswith(_OF_RUN) and (first is None or first.unit != gained.unit):
+            then += _OF_RUN
     action = _whole_action(finding, top)
     return action, finding.place or ("" if then else _weight(finding, mean_s)), then
 

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
-from feedline.analysis.measure.code_places import MAKING
+from feedline.analysis.measure.code_places import EVALUATION, MAKING
 from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
@@ -182,11 +182,17 @@ def _code(
 ) -> list[tuple[str, Markup | None, list[tuple[UserFunction, list[tuple[CodeLine, str]]]]]]:
     """Title, figure and rows of making samples, and of what the main process does.
 
-    A row is a function, with its lines that can be quoted.
+    Evaluation is a part of its own, whose shares are of another whole. A row is a function, with
+    its lines that can be quoted.
     """
     making = [one for one in code.functions if one.place in MAKING]
-    others = [one for one in code.functions if one.place not in MAKING]
-    parts = (("Making a sample", making), ("The main process", others))
+    evaluating = [one for one in code.functions if one.place == EVALUATION]
+    others = [one for one in code.functions if one.place not in (*MAKING, EVALUATION)]
+    parts = (
+        ("Making a sample", making),
+        ("The main process", others),
+        ("Evaluation, share of the main process", evaluating),
+    )
 
     def quote(one: UserFunction, line: CodeLine) -> str:
         text = source(one.file, line.line, one.function) if source is not None else ""

@@ -38,7 +38,7 @@ class Row:
         name: short, unique in the run: "1".
         report: path of its HTML report, relative to the run folder.
         epochs: None where the loader's length is unknown.
-        rule_id: of its first finding; "" where there is none.
+        rule_id: of the finding that its verdict tells; "" where there is none.
         message: its verdict.
         fix: what to change, with its line; empty: nothing is known.
     """
@@ -133,7 +133,7 @@ def row(name: str, report: Report, path: Path) -> Row:
         state=report.run.state,
         exit_code=report.run.exit_code,
         ended_by=report.run.ended_by,
-        rule_id=report.findings[0].rule_id if report.findings else "",
+        rule_id=report.verdict.finding,
         message=str(report.verdict),
         fix=_fix(report.verdict),
     )

@@ -19,7 +19,8 @@ from typing import BinaryIO
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.boundaries import find
+from feedline.analysis.measure.counted_steps import Counted
+from feedline.analysis.measure.steps import all_boundaries
 from feedline.analysis.ranks.read_collectives import clock_of
 from feedline.analysis.report.trace_code import Clock, code_lines
 from feedline.analysis.traces.collectives import RankClock
@@ -34,6 +35,7 @@ from feedline.analysis.traces.windows import Windows, window_lines
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
+from feedline.profiler.store.record_columns import meaning
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.stacks_reader import StackTimes, Stretch, name_of
@@ -62,7 +64,11 @@ _NO_SPANS = (
     ),
     *(Stage.KERNEL, Stage.MARKS, Stage.LOOK, Stage.LOOKED, Stage.MADE),
     *(Stage.OWN_CODE, Stage.CALLED, Stage.DROPPED, Stage.CONTENTS),
+    *(Stage.TAKEN, Stage.WOKEN, Stage.SUMS, Stage.KEPT, Stage.BEGUN),
 )
+#: Stages whose records hold bytes, or CPU time.
+_WITH_BYTES = frozenset(stage for stage in Stage if meaning(stage, "nbytes") == "nbytes")
+_WITH_CPU = frozenset(stage for stage in Stage if meaning(stage, "cpu") == "cpu")
 _NAMED = (
     Stage.READ,
     Stage.DECODE,
@@ -254,19 +260,15 @@ def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str
 
 
 def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
-    records = main.records[
-        (main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))
-    ]
-    records.sort(order="start")
-    found = (
-        find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
-    )
+    """Return the recorded steps, with numbers that count those which were only counted."""
+    found = all_boundaries(main)
     if found is None:
         return
     (tid,), named = made.tracks("steps")
     yield from named
     start, end = clock(found.start), clock(found.end)
-    for number, (begin, until) in enumerate(zip(start.tolist(), end.tolist())):
+    numbers = Counted.of(main).numbers(found.start)
+    for number, begin, until in zip(numbers.tolist(), start.tolist(), end.tolist()):
         yield span_line(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
@@ -342,19 +344,21 @@ class _Says:
         )
 
     def args(self, record: tuple[int, ...]) -> str:
-        _, wall, cpu, _, nbytes, number, _, source, _, flags, _, stage = record
+        _, wall, cpu, _, nbytes, number, extra, source, _, flags, _, stage = record
         said = []
         if stage in _OF_BATCHES:
             said.append(
                 f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}'
             )
-        if nbytes > 0:
+        if nbytes > 0 and stage in _WITH_BYTES:
             said.append(f'"bytes": {nbytes}')
         if stage == Stage.COLLECTIVE:
             said.append(
                 f'"sequence": {number}' + (', "end": "unknown"' if wall == UNMEASURED else "")
             )
-        elif cpu >= 0 and wall > 0:
+        elif stage == Stage.GARBAGE and extra > 0:
+            said.append(f'"objects collected": {cpu}')
+        elif cpu >= 0 and wall > 0 and stage in _WITH_CPU:
             said.append(f'"cpu_us": {cpu / 1000}')
         if flags & Flag.FAILED:
             said.append('"raised": true')

@@ -31,6 +31,7 @@ from feedline.analysis.ranks.communication import (
     describe_clock_error,
     describe_late_rank,
 )
+from feedline.analysis.rules import BY_ID, is_set_up_mistake
 from feedline.analysis.text.formatting import (
     count,
     counted,
@@ -68,6 +69,17 @@ _SEVERITIES = {
     "that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
     Severity.INFO: "costs less than 5 % of the step",
+}
+#: Of what lies outside the steps, or in a trace without steps: its cost per step is unknown.
+_OF_THE_TIME = {
+    Severity.HIGH: "costs at least 20 % of the time",
+    Severity.LOW: "costs 5 to 20 % of the time",
+    Severity.INFO: "worth knowing",
+}
+_ENDS = {
+    Severity.HIGH: "ends the training, or a longer one",
+    Severity.LOW: "may end a longer training",
+    Severity.INFO: "worth knowing",
 }
 #: Of mistakes in a training's setup, whose cost is not time.
 _WRONG = {
@@ -262,9 +274,14 @@ def step_title(step: StepSummary) -> str:
 def severity(finding: Finding) -> str:
     """Return what the severity means.
 
-    It is a share of the step or, for a mistake in the setup, how serious it is.
+    It is a share of the step or of the time. For what ends a training, and for a mistake in the
+    setup, it is how serious that is.
     """
-    return _SEVERITIES[finding.severity] if finding.cost_s > 0 else _WRONG[finding.severity]
+    if is_set_up_mistake(finding):
+        return _WRONG[finding.severity]
+    if BY_ID[finding.rule_id].ends_training:
+        return _ENDS[finding.severity]
+    return (_SEVERITIES if finding.cost_s > 0 else _OF_THE_TIME)[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
@@ -296,7 +313,8 @@ def ranks(report: Report) -> str:
         else report.shown
     )
     waited_for = any(
-        finding.blame and finding.blame.rank == report.shown for finding in report.findings
+        finding.blame is not None and str(finding.blame.rank) == str(shown)
+        for finding in report.findings
     )
     shortest, longest = seconds(means[fastest]), seconds(means[slowest])
     alike = f"Mean step of all ranks: {longest}" if shortest == longest else ""

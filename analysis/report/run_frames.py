@@ -367,19 +367,6 @@ def _column_of(stage: str) -> str:
     return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
 
 
-def _step_numbers(rank: RankMetrics, steps_found: Steps) -> IntArray:
-    """Return the number of each recorded step: int64 [n].
-
-    Steps that were only counted before it are included.
-    """
-    rests = rank.counted
-    before = np.concatenate([[0], np.cumsum(rests.steps)])
-    return np.asarray(
-        np.arange(len(steps_found.wall))
-        + before[np.searchsorted(rests.start, steps_found.start, "left")]
-    )
-
-
 def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
     """Return float64 [n]: how many steps of the run each recorded one stands for."""
     kept = throughput(rank).steps - rank.counted.number
@@ -392,7 +379,7 @@ def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
 def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
         **_MomentColumns.of(rank.rank).columns(steps_found.start),
-        "step": _step_numbers(rank, steps_found),
+        "step": rank.counted.numbers(steps_found.start),
         "wall_s": steps_found.wall / 1e9,
         "batches": steps_found.batches,
         "samples": steps_found.samples,
@@ -503,7 +490,7 @@ def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     """Return the steps' own numbers, -1: in none."""
     if rank.steps is None or not len(rank.steps.wall):
         return np.full(len(index), -1)
-    return np.where(index >= 0, _step_numbers(rank, rank.steps)[index], -1)
+    return np.where(index >= 0, rank.counted.numbers(rank.steps.start)[index], -1)
 
 
 def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> Rows:

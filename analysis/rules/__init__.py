@@ -194,6 +194,14 @@ def is_applied_outside(finding: Finding) -> bool:
     return by_settings or bool(finding.environment)
 
 
+def is_set_up_mistake(finding: Finding) -> bool:
+    """Tell whether a finding is about how the training is set up, or what data it gets.
+
+    What is wrong then is what it learns, not how long it takes.
+    """
+    return finding.rule_id not in BY_ID or BY_ID[finding.rule_id] in DATA
+
+
 def first_stating(findings: Iterable[Finding], *statements: Statement) -> Finding | None:
     """Return the first finding that states one of these of the whole run."""
     return next(

@@ -29,8 +29,6 @@ from feedline.profiler.message import few
 from feedline.profiler.store.run_folder import Rank, Run
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
-#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
-_MAX_LINK_RANKS = 8
 _MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful
 
 
@@ -308,7 +306,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
     together = [
         others
         for run in largest
-        for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS]
+        for _, rank in sorted(run.ranks.items())
         if (others := readable_collectives(rank)) is not None
     ]
     link = ring_between(together)

@@ -44,6 +44,7 @@ _CURVES: dict[str, Callable[[float], float]] = {
     "linear": lambda n: n - 1,
     "saturating": lambda n: 2 * (n - 1) / n,
 }
+_SLOW_BASE = "the smallest run, which they are read from, is flagged as too slow"
 _STUDY_SCHEMA = 1
 
 
@@ -376,6 +377,8 @@ def study(
     compared, kind = compare_points(ordered), scaling_kind(ordered)
     usable = usable_points(compared)
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
+    if known.anatomy is not None and len(usable) < len(ordered):
+        known = replace(known, anatomy=None, link=None, why=_SLOW_BASE)
     predictions = [predict(known, ranks) for ranks in targets]
     laws, left_out = _laws(known, predictions)
     times = list(_times(ordered, predictions, kind, noise)) if noise else []

@@ -150,7 +150,7 @@ def value(x: float | None, unit: str) -> str:
         return f"{x:.1f} %"
     if unit == "Hz":
         return _scaled(x, _HERTZ)
-    return counted(x, _one_of(unit), unit)
+    return counted(x, _one_of(unit), unit) if unit else count(x)
 
 
 def _one_of(unit: str) -> str:

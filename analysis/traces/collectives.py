@@ -166,6 +166,7 @@ class Collectives:
             no step followed; None: it did not, or there is no loader.
         stride: every Nth window of batches was kept (profiler/store/segment.py), among them all
             that a rank with a larger stride kept.
+        traced: whether they are of another tool's trace.
     """
 
     rank: int
@@ -181,6 +182,7 @@ class Collectives:
     evaluation: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     stride: int = 1
     left_after: int | None = None
+    traced: bool = False
 
     @cached_property
     def walls(self) -> npt.NDArray[np.int64]:

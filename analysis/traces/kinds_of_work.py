@@ -28,6 +28,9 @@ _SYNCHRONISES = re.compile(
     r"|^hipMemcpyWithStream|^(Context|Stream|Event) Sync(hronize)?$"
 )
 
+#: Ranges of torch around the collectives of backends that need no device.
+_ON_HOST = re.compile(r"^(gloo|mpi|ucc):")
+
 _COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
 _MEMORY_KINDS = {
     "pageable": "pageable",
@@ -137,3 +140,11 @@ def communicates(trace: Trace) -> BoolArray:
     return np.asarray(
         kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool
     )
+
+
+def communicates_on_host(trace: Trace) -> BoolArray:
+    """Tell which events are ranges around collectives that need no device: bool [n].
+
+    They are all that a trace without a device shows of its communication.
+    """
+    return is_named(trace, _ON_HOST) & of_kinds(trace, Kind.ANNOTATION)

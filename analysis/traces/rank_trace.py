@@ -11,6 +11,7 @@ from feedline.analysis.traces.calls import CallRow, HostCalls, sum_calls
 from feedline.analysis.traces.kinds_of_work import (
     Copy,
     communicates,
+    communicates_on_host,
     copy_of,
     extent,
     of_kinds,
@@ -309,11 +310,8 @@ def _collectives(
 ) -> _CollectivesOfTrace:
     events = trace.events
     rows = np.flatnonzero(communicates(trace))
-    if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
-        by_range = np.array(
-            [name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False]
-        )
-        rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & by_range[events["name"]])
+    if not len(work.busy):
+        rows = np.flatnonzero(communicates_on_host(trace))
     mine, launcher = events[rows], who.launcher[rows]
     launched = launcher >= 0
     table = np.zeros(len(rows), _COLLECTIVE_DTYPE)
@@ -334,7 +332,7 @@ def _collectives(
     return _CollectivesOfTrace(
         table,
         _before(table, act, extent(trace)[0]),
-        common(work.communication, work.compute),
+        common(act.communication, act.compute),
         [trace.names[name] for name in used],
         [trace.collectives[number] for number in known],
         [trace.tracks[track] for track in streams],

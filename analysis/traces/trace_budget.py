@@ -22,6 +22,7 @@ from feedline.analysis.intervals import (
 )
 from feedline.analysis.traces.kinds_of_work import (
     communicates,
+    communicates_on_host,
     is_named,
     of_kinds,
     on_device,
@@ -320,7 +321,8 @@ class Activity:
     They are sets (intervals.py), ns, that overlap each other.
 
     Attributes:
-        compute, communication, copy: of the device (DeviceWork).
+        compute, communication, copy: of the device (DeviceWork); without any, operators and the
+            ranges around collectives.
         input: the main thread waited for a batch.
         synchronisation: a thread that works for the training stood in a call that waits for the
             device.
@@ -376,15 +378,16 @@ def find_activity(
     host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (
         main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps))
     )
-    compute = work.compute
+    compute, communication = work.compute, work.communication
     if not len(work.busy):
+        communication = _spans(trace, communicates_on_host(trace))
         compute = without(
             _spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~is_named(trace, PROFILER_STEP)),
             waits,
         )
     return Activity(
         compute,
-        work.communication,
+        communication,
         work.copy,
         waits,
         _spans(trace, mine & waits_for_device(trace)),
@@ -456,7 +459,7 @@ def budget_of_rank(
     if not len(steps):
         edges = np.array([window.begin, window.end] if window.ns else [], np.int64)
         notes.append(steps.how)
-    if len(work.clipped_to(window).communication):
+    if len(clip(act.communication, window.begin, window.end)):
         notes.append(_ONE_RANK)
     if not len(work.busy):
         notes.append(_ON_HOST)

@@ -13,11 +13,13 @@ from feedline.analysis.traces.kinds_of_work import (
     extent,
     is_named,
     of_kinds,
+    on_device,
     present_numbers,
 )
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
+WHOLE_TRACE = "the trace"  # what shares are of where there are no steps, in words
 _MIN_REPETITIONS = 3  # repetitions that are a pattern
 _EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
 _CLEFT = 4.0  # times the gap within a burst that the gap between two must be
@@ -124,23 +126,43 @@ def find_steps(trace: Trace, who: Threads) -> TraceSteps:
 
     ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives.
     """
-    for way in (_profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
+    for way in (profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
         steps = way(trace, who)
         if steps is not None:
             return steps
     return TraceSteps(np.zeros(0, np.int64), "none", _NO_STEPS)
 
 
-def _profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
+def profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
+    """Return the ranges of torch.profiler's steps.
+
+    The last of several is left out if it has no work, unlike others: ``profile.stop()`` closes the
+    range that the last ``profile.step()`` opened.
+    """
     start, end = _on_main(trace, who, is_named(trace, PROFILER_STEP))
     if not len(start):
         return None
     edges = np.append(np.unique(start), end.max())
+    work = trace.events["start"][_begins_work(trace, who)]
+    first = np.searchsorted(np.sort(work), edges)
+    if len(edges) > 2 and first[-2] == first[-1] and first[0] < first[-2]:
+        edges = edges[:-1]
     return TraceSteps(
         edges,
         "profiler_step",
         f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler",
     )
+
+
+def _begins_work(trace: Trace, who: Threads) -> BoolArray:
+    """Tell which events show that a step works: bool [n].
+
+    They are operators, launches, and the device's work of which no launch is known.
+    """
+    begins = of_kinds(trace, Kind.OPERATOR) & ~is_named(trace, PROFILER_STEP)
+    begins |= on_device(trace) & (who.launcher < 0)
+    begins[who.launcher[who.launcher >= 0]] = True
+    return begins
 
 
 def _feedline(trace: Trace, who: Threads) -> TraceSteps | None:
@@ -292,7 +314,7 @@ class TraceWindow:
     @property
     def whole(self) -> str:
         """What shares are of, in words."""
-        return "the step" if self.steps else "the trace"
+        return "the step" if self.steps else WHOLE_TRACE
 
     def says(self, trace_ns: int) -> str:
         """Say what all figures are of, for the report.

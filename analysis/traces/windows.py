@@ -25,7 +25,7 @@ from feedline.analysis.traces.perfetto import (
     assign_lanes,
     span_line,
 )
-from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, find_threads
+from feedline.analysis.traces.threads import NO_TRACK, find_threads
 from feedline.analysis.traces.trace_columns import (
     CollectiveArgs,
     Kind,
@@ -34,6 +34,7 @@ from feedline.analysis.traces.trace_columns import (
     TraceLimits,
     Track,
 )
+from feedline.analysis.traces.trace_steps import profiler_steps
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
@@ -460,12 +461,9 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         trace = _read_window(path)
     except FeedlineError:
         return None  # a note of the report says why
-    steps = len(
-        np.unique(
-            trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & is_named(trace, PROFILER_STEP)]
-        )
-    )
-    launched = find_threads(trace).launcher >= 0
+    who = find_threads(trace)
+    steps = len(profiler_steps(trace, who) or ())
+    launched = who.launcher >= 0
     work = trace.events[launched]
     products = trace.events[
         launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)

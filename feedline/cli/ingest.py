@@ -51,7 +51,8 @@ class IngestCommand:
             action="append",
             default=[],
             metavar="FILE=N",
-            help="rank that FILE belongs to, if the trace does not contain it (may be repeated)",
+            help="rank that FILE belongs to, if the trace does not contain it (may be repeated). Of a "
+            "FILE with several ranks: its first one, which the others follow",
         )
         reading.add_argument(
             "--max-events",

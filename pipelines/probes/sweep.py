@@ -2,6 +2,7 @@
 
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from feedline.pipelines.probes.probe_rounds import (
 )
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
+from feedline.profiler.samplers.cgroup import CgroupMemory
 from feedline.profiler.samplers.machine import MachineMemory
 
 _MAX_BATCH = 4096
@@ -153,13 +155,25 @@ class _MemoryRoom:
         self._watched = not step.batch.is_cuda
         self._memory = MachineMemory()
         self._memory.prepare()
+        self._cgroup = CgroupMemory()
+        self._in_cgroup = False
+        with suppress(OSError, ValueError):
+            self._in_cgroup = self._cgroup.prepare() is None  # else nothing limits it
         self._before = _peak_bytes()
 
     def for_twice(self) -> bool:
         if not self._watched:
             return True
         grown = _peak_bytes() - self._before
-        return 2 * grown < _MEMORY_SHARE * self._memory.read()["memory/available"]
+        return 2 * grown < _MEMORY_SHARE * self._available()
+
+    def _available(self) -> float:
+        """Return bytes that are left of the machine's memory, or of the control group's if fewer are."""
+        available = self._memory.read()["memory/available"]
+        if not self._in_cgroup:
+            return available
+        group = self._cgroup.read()
+        return min(available, group["cgroup/memory_limit"] - group["cgroup/memory"])
 
 
 def _peak_bytes() -> int:

@@ -107,6 +107,11 @@ _MEANINGS = MappingProxyType(
 )
 
 
+def meaning(stage: Stage, column: str) -> str:
+    """Return what a stage calls a column."""
+    return _MEANINGS.get(stage, {}).get(column, column)
+
+
 @cache
 def _dtype_of(stage: Stage) -> "np.dtype[np.void]":
     """Return RECORD_DTYPE with a stage's own names."""

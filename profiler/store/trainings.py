@@ -506,20 +506,25 @@ def _manifest_of(
     this: _Beginning,
     after: _Beginning | None,
 ) -> Manifest:
-    """Return the manifest of one training of a run."""
+    """Return the manifest of one training of a run.
+
+    How the process ended was the end of its last training alone.
+    """
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     loaders = [
         about if number in used else {**about, "num_workers": 0}
         for number, about in enumerate(manifest.loaders)
     ]
-    return dataclasses.replace(
+    own = dataclasses.replace(
         manifest,
         loaders=loaders,
         training=_setup_of(manifest.training, this, after) if manifest.training else {},
         anchors=[_moved(manifest.anchors[0], at) for at in span] if manifest.anchors else [],
-        exit_code=manifest.exit_code if after is None else 0,
-        ended=manifest.ended or after is not None,
-        notes=manifest.notes if after is None else [],
+    )
+    if after is None:
+        return own
+    return dataclasses.replace(
+        own, ended=True, exit_code=0, ended_by="", ended_at="", killed={}, notes=[]
     )
 
 

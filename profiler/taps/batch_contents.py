@@ -1,5 +1,6 @@
 """Describes a batch: bytes, samples, kind of memory."""
 
+from collections import UserDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -130,8 +131,8 @@ def leaves(value: Any, found: list[Any], room: Iterator[int] | None = None) -> l
         parts: Iterable[Any] = value[:_MAX_LEAVES]
     elif isinstance(value, dict):
         parts = islice(value.values(), _MAX_LEAVES)
-    elif not isinstance(value, torch.Tensor) and isinstance(data := _data_of(value), dict):
-        return leaves(data, found, room)  # transformers.BatchEncoding, a UserDict
+    elif isinstance(value, UserDict) and isinstance(data := _data_of(value), dict):
+        return leaves(data, found, room)  # transformers.BatchEncoding
     elif type(value).__name__ == "TensorDict" and hasattr(value, "items"):
         return leaves(dict(value.items()), found, room)
     else:
@@ -145,12 +146,9 @@ def leaves(value: Any, found: list[Any], room: Iterator[int] | None = None) -> l
     return found
 
 
-def _data_of(value: Any) -> Any:
-    try:
-        return getattr(value, "data", None)
-    except Exception:  # an array of dates has no buffer
-        reraise_of_handler()
-        return None
+def _data_of(value: UserDict[Any, Any]) -> Any:
+    """Return what it holds, without running code of the program: ``data`` may be a property."""
+    return object.__getattribute__(value, "__dict__").get("data")
 
 
 def _about_tensors(value: Any, depth: int, most: int) -> float:

@@ -117,7 +117,10 @@ class LoaderOverride:
 
         @functools.wraps(original)
         def _get_iterator(loader: Any) -> Any:
-            own = self._own.pop(loader, None)
+            try:
+                own = self._own.pop(loader, None)
+            except TypeError:  # a subclass that cannot be hashed
+                own = None
             if own is None:
                 return original(loader)
             generator = (

@@ -209,7 +209,10 @@ def _watched_backward(original: Any) -> Any:
             recorder.graphs.backward()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
-        notified = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
+        accumulates = kwargs.get("accumulate_grad") is not False  # as autograd.grad does not
+        notified = watch is not None and watch.backward(
+            args[0] if args else kwargs.get("tensors"), accumulates
+        )
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:

@@ -26,6 +26,7 @@ from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
 from feedline.profiler.taps.patch import Patches
 
+_LIBRARIES = ("torch", "torchdata")
 _ALL_WORKERS_BYTES = 4 * CAPACITY_BYTES  # the workers of one loader share this much room
 
 
@@ -34,7 +35,8 @@ class WorkerEntry:
     """Called in the new process instead of torch's worker loop, to which it passes its arguments.
 
     Attributes:
-        module, function: where the original loop is; looked up in the child, never pickled.
+        module, function: where the original loop is. The library's own is looked up in the child;
+            one that the program has put there is pickled.
         folder: the rank's folder.
         loader: number of the loader.
         epoch: the epoch that the worker begins with.
@@ -58,7 +60,11 @@ class WorkerEntry:
     stacks: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_original": None}
+        return self.__dict__ | ({"_original": None} if self._is_of_the_library() else {})
+
+    def _is_of_the_library(self) -> bool:
+        loop = self._original
+        return inspect.isfunction(loop) and loop.__module__.partition(".")[0] in _LIBRARIES
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Attach in a spawned worker, just before the dataset is unpickled.
@@ -111,8 +117,12 @@ class WorkerEntry:
         get = _watched_get(given["index_queue"].get, segment, self.epoch, sampled)
         patches.set(given["index_queue"], "get", get)
         queues: Any = multiprocessing.queues
-        patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler))
-        module: Any = importlib.import_module(self.module)
+        batches: set[int] = set()  # by id, from when they are put until they are pickled
+        patches.set(given["data_queue"], "put", _watched_put(given["data_queue"].put, batches))
+        patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler, batches))
+        module: Any = sys.modules.get(getattr(loop, "__module__", ""))
+        if not hasattr(module, "ExceptionWrapper"):
+            module = importlib.import_module(self.module)
         patches.set(module, "ExceptionWrapper", _without_our_frames(module.ExceptionWrapper))
 
 
@@ -178,15 +188,34 @@ def _without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _watched_pickler(original: Any) -> Any:
-    """Return a proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
+def _watched_put(original: Callable[..., Any], batches: set[int]) -> Callable[..., Any]:
+    """Wrap ``data_queue.put`` of a worker: the program may have queues of its own."""
+
+    def put(item: Any, *args: Any, **kwargs: Any) -> Any:
+        batches.add(id(item))
+        return original(item, *args, **kwargs)
+
+    return put
+
+
+def _watched_pickler(original: Any, batches: set[int]) -> Any:
+    """Return a proxy for ForkingPickler in the module from which a queue's feeder thread takes it.
+
+    Args:
+        original: the pickler.
+        batches: items to record, by id; they are taken out.
+    """
 
     class Pickler(original):
         @classmethod
         def dumps(cls, item: Any, protocol: int | None = None) -> Any:
             segment = recorder.segment
-            if segment is None or not (
-                isinstance(item, tuple) and item and isinstance(item[0], int)
+            is_batch = id(item) in batches
+            batches.discard(id(item))
+            if (
+                segment is None
+                or not is_batch
+                or not (isinstance(item, tuple) and item and isinstance(item[0], int))
             ):
                 return original.dumps(item, protocol)
             with Span(

@@ -60,6 +60,16 @@ def changed(made_at="", strict=False, **settings):
         patches.undo()
 
 
+class Unhashable(DataLoader):
+    def __eq__(self, other):
+        return self is other
+
+
+def test_a_loader_that_cannot_be_hashed_is_gone_through():
+    with changed(num_workers=2):
+        assert len(list(Unhashable(DATA, 4, True))) == 2
+
+
 def test_loaders_that_shuffle_are_changed_and_others_are_not():
     with changed(num_workers=2, prefetch_factor=4) as told:
         loaders = [

@@ -2,6 +2,7 @@
 stay storage.
 """
 
+import fcntl
 import http.server
 import mmap
 import multiprocessing
@@ -191,6 +192,29 @@ def test_waiting_without_files_is_named_and_is_not_reading(what, workers, places
             (evidence.id, evidence.of) == ("blocked_by_share", WAITS[what])
             for evidence in blocked.evidence
         )
+
+
+def lock_of_a_file(file: Path) -> None:
+    with open(file, "w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+
+
+@pytest.mark.parametrize("whose", ["a thread", "processes", "a file"])
+def test_a_lock_of_processes_is_told_from_one_of_threads(whose, tmp_path):
+    lock = threading.Lock() if whose == "a thread" else FORK.Lock()
+    wait = (lock_of_a_file, tmp_path / "x") if whose == "a file" else (lock.acquire,)
+    with open(tmp_path / "x", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        lock.acquire()
+        process = FORK.Process(target=wait[0], args=wait[1:])
+        process.start()
+        time.sleep(0.5)
+        line = Path(f"/proc/{process.pid}/task/{process.pid}/syscall").read_bytes()
+        process.kill()
+        process.join()
+
+    expected = "lock" if whose == "a thread" else "shared lock"
+    assert blocked_threads.blocked_by(process.pid, line) == expected
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -1,5 +1,6 @@
 """The ledger of stored and made-up recordings closes, and its rows are what the records say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,16 @@ from golden.record import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
 from measure.made_up_records import MadeUp
+from user_code.made_stacks import FORWARD, LOOP, stack
+from user_code.made_stacks import training as sampled
 
 import feedline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.ledger.recorded_ledger import ledger_of, run_table
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
+from feedline.analysis.ranks.communication import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Slice
@@ -144,6 +149,30 @@ def test_a_run_closes_whatever_lies_around_its_steps(steps, before, after, pause
 
     assert table is not None and table.closes
     assert all(row.s > 0 for row in table.rows)
+
+
+@given(
+    called_s=st.floats(0, 60e-9),
+    sent_s=st.floats(0, 60e-9),
+    gathered_s=st.floats(0, 60e-9),
+    late_s=st.floats(0, 60e-9),
+)
+def test_a_step_closes_whatever_its_functions_communicate(called_s, sent_s, gathered_s, late_s):
+    rank = recorded(training(8), 0, 1000)
+    step = step_summary(rank)
+    function = OwnFunction("average_gradients (train.py:9)", called_s, 0.0, 1.0, "")
+    step = replace(step, own_code=OwnCode(step.stages["other"], 9, [function]))
+    code = SampledCode.of([sampled(stack([*LOOP, *FORWARD, ("net.py", 9, "forward")], 300))])
+    kinds = [
+        ExposedKind("all_reduce", "other", sent_s),
+        ExposedKind("all_gather", "forward", gathered_s),
+    ]
+    parts = RankParts(0.0, 0.0, sent_s + gathered_s, 0.0, late_s, 0.0)
+
+    table = ledger_of(rank, step, None, parts, kinds, code).step
+
+    assert table.closes
+    assert table.total_s("other/comm/transfer") == pytest.approx(min(sent_s, step.stages["other"]))
 
 
 def test_how_often_a_stage_comes_is_the_steps_from_one_to_the_next():

@@ -84,6 +84,19 @@ def test_json_has_the_overview_and_each_report(several, capsys, monkeypatch):
     assert not list((folder / "run").rglob("report.*"))
 
 
+def test_a_file_elsewhere_names_no_folder_that_the_run_lies_in(
+    several, capsys, monkeypatch, tmp_path
+):
+    folder, _ = several
+    for name in ("shared.json", "shared.html"):
+        assert report(capsys, monkeypatch, folder, "-o", str(tmp_path / name))[0] == 0
+        assert folder.name not in (tmp_path / name).read_text()
+
+    found = json.loads((tmp_path / "shared.json").read_text())
+    for row in found["trainings"]:
+        assert re.fullmatch(r"(parts/\d|training-\d)/report\.html", row["report"])
+
+
 def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     folder, steps = several
     assert report(capsys, monkeypatch, folder, "-o", "all.txt") == (0, "Written  all.txt")

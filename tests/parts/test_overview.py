@@ -4,11 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report.made_up import VARIANTS
 
 from feedline.analysis.convergence.read_training import read
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.report import overview as overviews
 from feedline.profiler.errors import RunNotFound
 from feedline.profiler.files.own_folders import listed_names
 from feedline.profiler.store.trainings import open_run
@@ -80,6 +84,28 @@ def test_each_training_has_a_report_of_its_own(crashed):
         assert own["throughput"]["steps"] == own["convergence"]["updates"] == row["steps"]
         assert f"run (training {row['name']} of 3)" in page.read_text()
         assert f'href="{row["report"]}"' in (folder / "run" / "report.html").read_text()
+
+
+def test_beside_reports_in_one_page_a_training_that_has_none_is_not_linked():
+    report = VARIANTS["full"]()
+    rows = [
+        overviews.row(str(number), report, Path(f"parts/{number}/report.html")) for number in (1, 2)
+    ]
+
+    page = overviews.ENDINGS[".html"](overviews.Overview("sweep", [], rows), [report])
+
+    assert '<a href="#training-1">' in page and "parts/2" not in page
+
+
+def test_the_main_finding_of_a_training_is_that_of_its_verdict():
+    """A schedule that counts the wrong steps is told beside what slows the training."""
+    slow = VARIANTS["full"]()
+    beside = Finding("schedule_in_steps", Severity.HIGH, "the rate falls in steps")
+    report = replace(slow, findings=[beside, *slow.findings])
+
+    row = overviews.row("1", report, Path("report.html"))
+
+    assert row.rule_id == slow.verdict.finding == slow.findings[0].rule_id
 
 
 def test_one_training_can_be_named(crashed, warm_python):

@@ -6,6 +6,7 @@ import copy
 import functools
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,11 +15,12 @@ import torch
 from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader
 
+from feedline.analysis.explain.build import recorded_report
 from feedline.profiler import message
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.store.trainings import _first_optimizers
+from feedline.profiler.store.trainings import _first_optimizers, open_run, split_run
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))
 from trainings import FEATURES, data, evaluate, fit, folds, job, net, update  # noqa: E402
@@ -135,6 +137,25 @@ def test_each_training_has_the_file_traffic_of_its_own_batches(record, tmp_path)
 
     read = [int(run.ranks[0].main.of(Stage.TRAFFIC)["nbytes"].sum()) for run in record(sweep).runs]
     assert read == [pytest.approx(64 << 16, rel=0.1)] * 2
+
+
+def test_what_ended_the_last_training_is_not_said_of_earlier_ones(record, tmp_path):
+    def sweep():
+        job(0.1, 80)
+        job(0.2, 80)
+
+    record(sweep)
+    run = open_run(tmp_path / "run")
+    end = {"exit_code": 1, "ended_by": "RuntimeError", "ended_at": "train.py:31"}
+    manifest = replace(run.ranks[0].manifest, killed={"pid": 7, "kills": 1}, **end)
+    manifest.write(tmp_path / "run" / "rank0")
+
+    first, last = map(recorded_report, split_run(open_run(tmp_path / "run")))
+
+    assert "killed_worker" not in [finding.rule_id for finding in first.findings]
+    assert (first.run.exit_code, first.run.ended_by, first.run.ended_at) == (0, "", "")
+    assert last.findings[0].rule_id == "killed_worker"
+    assert last.run.ended_by == "RuntimeError" and last.run.ended_at == "train.py:31"
 
 
 def test_new_models_over_one_loader_are_trainings(record):

@@ -108,6 +108,20 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
 
+def test_a_rank_whose_records_begin_later_or_have_a_gap_was_not_killed():
+    first, second = train(Training(ranks=2, steps=10)).ranks
+    kept = np.delete(second.table, [0, 1, 2, 10])
+
+    notes = match([first, with_table(second, kept)]).notes
+    (note,) = match([first, replace(with_table(second, kept), traced=True)]).notes
+
+    assert notes == [
+        "3 collectives that other ranks began are missing on rank 1, whose records begin later",
+        "1 collective that other ranks began is missing from the records of rank 1",
+    ]
+    assert note == "4 collectives that other ranks began are missing from the trace of rank 1"
+
+
 def test_what_a_rank_forgot_of_a_long_run_is_not_taken_for_its_end():
     first, second = train(Training(ranks=2, steps=10)).ranks
     thinned = replace(with_table(first, first.table[:15]), stride=2)
@@ -136,6 +150,7 @@ def test_a_folder_of_another_program_is_named_and_left_out():
     assert matched.ranks == [0, 1] and any(
         "rank 2 is left out of the comparison: " in note for note in matched.notes
     )
+    assert not any("left no records" in note for note in matched.notes)
 
 
 def test_a_folder_of_another_run_of_the_same_program_is_named_and_nothing_is_claimed():

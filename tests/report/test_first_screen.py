@@ -235,6 +235,21 @@ def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:
     assert "use a faster decoder" in among_others(replace(wrong, severity=Severity.LOW), slow)
 
 
+def test_beside_the_first_cause_in_a_trace_without_steps_the_second_is_told() -> None:
+    """What either costs per step is unknown there."""
+    first = Finding("host_bound", Severity.HIGH, "idle", fix="x" * 40)
+    second = Finding("exposed_copy", Severity.HIGH, "copies", fix="y" * 40)
+
+    assert among_others(first, second) == ["copy from pinned memory"]
+
+
+def test_nothing_is_told_beside_what_ends_the_training() -> None:
+    ended = Finding("killed_worker", Severity.HIGH, "killed", fix="x" * 40)
+    slow = Finding("decode_bound", Severity.HIGH, "slow", fix="y" * 40, cost_s=0.01)
+
+    assert among_others(ended, slow) == []
+
+
 def test_time_in_no_stage_is_shown_by_what_it_is_spent_on() -> None:
     step = replace(VARIANTS["full"]().step, stages={"forward": 0.05, "other": 0.05}, mean_s=0.1)
     rows = [
@@ -285,3 +300,12 @@ def test_beside_a_gain_of_the_whole_run_others_are_of_it_too() -> None:
     assert "100 -> 104" in found  # 100 / (1 - 0.2 * 0.2)
     hardly = replace(slow, gain=replace(steps, after=520.0))
     assert among_others(top, hardly) == []
+
+
+def test_beside_a_gain_of_the_steps_one_of_the_whole_run_says_so() -> None:
+    steps = Gain(GainKind.PREDICTED, "samples/s", 500.0, 1250.0)
+    top = Finding("decode_bound", Severity.HIGH, "x", fix="x" * 40, cost_s=0.06, gain=steps)
+    whole = Gain(GainKind.AT_MOST, "samples/s of the whole run", 370.0, 425.0)
+    evaluated = Finding("evaluation_time", Severity.LOW, "x", fix="y" * 40, gain=whole)
+
+    assert "370 -> at most 425 of the whole run" in among_others(top, evaluated)

@@ -1,10 +1,12 @@
 """The report as a page."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from report.made_up import VARIANTS, refused, report
 
+from feedline.analysis.measure.user_code import UserCode, UserFunction
 from feedline.analysis.report.html_report import prose, render
 
 
@@ -50,6 +52,24 @@ def test_a_figure_that_is_missing_says_why() -> None:
         == 2
     )
     assert "no step was recorded" in first_screen(replace(VARIANTS["no steps"](), throughput=pace))
+
+
+def test_shares_of_evaluation_are_not_drawn_beside_shares_of_the_step() -> None:
+    code = UserCode(0, 400, functions=[_takes("step", 0.9, "forward"), _takes("score", 0.48)])
+    page = render(replace(report(), user_code=code)).partition('id="code"')[2]
+
+    titles = ("<figcaption>The main process<", "<figcaption>Evaluation, share of the main process<")
+    assert [page.count(title) for title in titles] == [1, 1]
+    for title in titles:
+        drawn = page.partition(title)[2].partition("</figure>")[0]
+        assert re.findall(r'<rect [^>]* x="([\d.]+)%"', drawn) == ["0"]
+
+
+def _takes(name: str, part: float, place: str = "evaluation") -> UserFunction:
+    """A function of the main process that takes a part of its time."""
+    return UserFunction(
+        "main", place, name, "train.py", 9, part, part, part, 0.0, None, "", 0, "", []
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from report.made_up import VARIANTS, nasty, refused, report, unmeasured, without
 from report.made_up_parts import findings
 
 from feedline.analysis.explain.headline import headline
-from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.finding import Blame, Finding, Gain, GainKind, Severity
 from feedline.analysis.measure.model import GraphBreak, Operation
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import phrases
@@ -50,6 +50,37 @@ def test_a_fix_names_its_line_once(fix, condition, said):
     finding = Finding("x", Severity.LOW, "y", fix=fix, place="rows.py:72", condition=condition)
 
     assert phrases.whole_fix(finding) == said
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "severity", "cost_s", "means"),
+    [
+        ("same_data", Severity.HIGH, 0.0, "the training does not do what was intended"),
+        ("same_samples", Severity.HIGH, 0.0, "the training does not do what was intended"),
+        ("memory_growth", Severity.LOW, 0.0, "may end a longer training"),
+        ("evaluation_time", Severity.HIGH, 0.0, "costs at least 20 % of the time"),
+        ("exposed_copy", Severity.LOW, 0.0, "costs 5 to 20 % of the time"),
+        ("exposed_copy", Severity.INFO, 1e-3, "costs less than 5 % of the step"),
+    ],
+)
+def test_only_a_mistake_in_the_set_up_is_said_to_be_one(rule_id, severity, cost_s, means):
+    assert phrases.severity(Finding(rule_id, severity, "x", cost_s=cost_s)) == means
+
+
+@pytest.mark.parametrize(("rank", "waited"), [(None, False), (0, True), (3, False)])
+def test_of_traces_the_rank_shown_is_waited_for_only_if_it_is_the_late_one(rank, waited):
+    made = VARIANTS["four ranks"]()
+    late = replace(made.findings[0], blame=Blame(rank, "wait"))
+    ranks = {
+        number: replace(own, mean_s=own.mean_s * (1 + 0.1 * int(number)))
+        for number, own in made.ranks.items()
+    }
+
+    said = phrases.ranks(replace(made, ranks=ranks, shown=None, findings=[late]))
+
+    assert said.startswith(
+        "Showing rank 0, which the others wait for." if waited else "Showing rank 0."
+    )
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -2,8 +2,10 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 from text.breath import advised
 
+from feedline.analysis.explain.predictions import of_recording
+from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input.epoch_restart import check
+from feedline.analysis.rules.input.epoch_restart import MADE_AGAIN, change, check
 
 #: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.
 RESTARTING = {
@@ -54,6 +56,15 @@ def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_settin
     )
     assert finding.fix == once and finding.place == "train.py:141"
     assert finding.settings == {}
+
+
+def test_no_setting_is_predicted_to_keep_the_workers_of_a_loader_that_is_made_anew():
+    made_again = RESTARTING | {"loader": {"first_batch_s": 1.0, "epochs": 10, "objects": 10}}
+    facts = made_up_facts(**made_again)
+    predictions = of_recording(None, facts, 100.0, None)
+
+    assert predictions.of(Change(settings={"persistent_workers": True})) is MADE_AGAIN
+    assert change(facts) == Change(one_loader=True)
 
 
 @pytest.mark.parametrize(("of", "one_each"), [(6400, True), (64, False), (None, False)])

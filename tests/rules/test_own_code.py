@@ -344,6 +344,20 @@ def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
 
 
 @pytest.mark.parametrize(
+    ("wait_ms", "first"), [(260.0, "input_bound_unexplained"), (5.5, "evaluation_time")]
+)
+def test_evaluation_of_a_quarter_leads_only_where_no_cause_in_the_steps_costs_more(wait_ms, first):
+    """One of two ranks evaluates for 26 % of the time, of which dividing it spares half."""
+    slow = waiting(wait_ms, not_evaluating=1)
+    step = replace(slow.step, evaluation_s=0.35 * slow.all_steps_s)
+
+    findings = diagnose(replace(slow, step=step))
+
+    assert findings[0].rule_id == first
+    assert any(finding.rule_id == "evaluation_time" for finding in findings)
+
+
+@pytest.mark.parametrize(
     ("idle", "says"), [(1, "the other rank does"), (3, "the other 3 ranks do")]
 )
 def test_what_a_single_rank_evaluates_is_to_be_divided_among_all(idle, says):

@@ -26,7 +26,9 @@ from feedline.analysis.ranks.many.passes import find_sources, survey_ranks
 from feedline.analysis.ranks.many.rank_pool import dask, here
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.partition import RANK_PARTS
+from feedline.analysis.report.document import Headline, Note
 from feedline.analysis.report.json_report import plain
+from feedline.cli.report.by_rank import document_of
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.trainings import open_run
@@ -299,6 +301,37 @@ def test_where_ranks_cannot_have_met_no_waiting_is_claimed(synthetic, plan, copi
         note.startswith("ranks ended 100.0 % of their collectives before others had begun them")
         for note in found.notes
     )
+    (headline,), (note, *_) = document_of(found).of(Headline), document_of(found).of(Note)
+    assert headline.text == (
+        "Whether a rank delays the others is unknown: their clocks cannot be compared."
+    )
+    assert note.text.endswith(" The clocks cannot be compared.")
+
+
+def unseen(one: Rank, kept: int):
+    """As of ranks whose collectives, all but these, another library carried out."""
+    made = reduce._of_rank(one)
+    return replace(made, table=made.table[:kept], unseen=["collectives of horovod are not seen"])
+
+
+@pytest.mark.parametrize(
+    ("kept", "verdict"),
+    [
+        (0, "Whether a rank delays the others is unknown: what they exchange was not seen."),
+        (
+            1,
+            "In the collectives that were seen, no rank delays the others by more than 1.0 % of the step.",
+        ),
+    ],
+)
+def test_ranks_whose_collectives_were_not_seen_are_not_cleared(whole, kept, verdict):
+    with here() as pool:
+        found = reduce.reduce_ranks([str(whole)], pool, functools.partial(unseen, kept=kept))
+
+    assert found.together is None
+    (headline,), (note, *_) = document_of(found).of(Headline), document_of(found).of(Note)
+    assert headline.text == verdict
+    assert ("no collectives seen" in note.text) == (kept == 0)
 
 
 @pytest.mark.parametrize(("early", "share"), [(2 * MS, 1 / 6), (MS // 2, 0.0)])
@@ -404,7 +437,8 @@ def test_a_damaged_rank_is_named_and_the_others_are_shown(copied):
 
     found = reduced(copied)
 
-    assert any(note.startswith("rank 2 is left out: ") for note in found.notes)
+    (told,) = [note for note in found.notes if note.startswith("rank 2 is left out: ")]
+    assert ".parquet cannot be read" in told and str(copied) not in told
     assert len(found.ranks) == RANKS - 1
 
 

@@ -160,3 +160,20 @@ def test_a_study_says_that_a_flagged_base_is_left_out():
         (8, False),
         (16, True),
     ]
+
+
+def test_no_replay_is_made_of_the_step_of_a_flagged_base():
+    true = measured(ANATOMY, LINK, [1, 2, 4], constant_s=0.005)
+    slow = replace(true[0], samples_per_s=true[0].samples_per_s / 2)
+
+    whole, flagged = (
+        study(found, [8], ScalingBasis((), "unknown", ANATOMY, LINK))
+        for found in (true, [slow, *true[1:]])
+    )
+
+    assert (whole.predictions[0].model, whole.left_out) == ("bucket replay", [])
+    assert flagged.flags and flagged.predictions[0].model == "Amdahl"
+    assert flagged.left_out == [
+        "no replay of gradient buckets: the smallest run, which they are read from, is flagged as "
+        "too slow"
+    ]

@@ -9,7 +9,9 @@ import pytest
 from scaling.made_up import MS, rank
 
 from feedline.analysis.ranks.step_profile import Bucket, ring_between, step_profile
+from feedline.analysis.scaling.launch_points import basis_of
 from feedline.analysis.traces.collectives import Collectives, ProcessGroup
+from feedline.profiler.store.trainings import open_run
 
 
 def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectives:
@@ -45,6 +47,20 @@ def test_a_group_of_one_rank_says_nothing_of_the_link():
 
     assert link is not None and (link.alpha_s, link.alpha_from[:2]) == (0.0, "no")
     assert link.bandwidth == pytest.approx((1 << 20) / 10e-3)
+
+
+def test_the_link_between_more_than_eight_ranks_on_a_host_is_known(synthetic, tmp_path):
+    launches = []
+    for ranks in (1, 10):
+        for number in range(ranks):
+            synthetic.write_rank(
+                tmp_path / str(ranks), synthetic.Plan(ranks, 8, 4, per_host=ranks), number
+            )
+        launches.append([open_run(tmp_path / str(ranks))])
+
+    basis = basis_of(launches)
+
+    assert (basis.anatomy is not None, basis.link is not None, basis.why) == (True, True, "")
 
 
 def test_evaluation_and_what_was_not_kept_is_no_part_of_the_usual_step():

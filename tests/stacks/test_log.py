@@ -1,10 +1,12 @@
 """stacks.log: what is written is read back, and damaged files are refused."""
 
 import json
+import time
 
 import pytest
 from measure.made_up_records import MadeUp
 
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
 from feedline.profiler.stacks import stack_log
@@ -122,6 +124,38 @@ def test_the_state_of_a_file_of_the_program_is_kept_once_and_of_no_other(
         "train.py": FileState(about.st_mtime_ns, about.st_size)
     }
     assert (folder / LOG).read_text().count("\nw\t") == 1
+
+
+def test_files_that_are_masked_alike_are_told_apart_and_read_each_for_itself(
+    folder, tmp_path, monkeypatch
+):
+    project, log = tmp_path / "project", StackLog(folder)
+    process = log.process("main", 12)
+    for part in ("a", "b"):
+        (project / part).mkdir(parents=True)
+        (project / part / "utils.py").write_text(f"def load():\n    return '{part}'\n")
+        place = Place(str(project / part / "utils.py"), "load", 2)
+        log.add(process, "main", (place, place._replace(line=1)), 1)
+    log.group(0, 1)
+
+    (main,) = read_stacks(rank(folder))
+    names = [{frame.file for frame in stack.frames} for stack in main.stacks]
+    assert names == [{"***/utils.py"}, {"***/2/utils.py"}]
+    folders = [project / "a", project / "b"]
+    source = SourceLines(time.time() + 1, folders, read_file_states(rank(folder)))
+    assert [source(name, 2, "load") for (name,) in names] == ["return 'a'", "return 'b'"]
+
+
+def test_a_folder_whose_name_is_not_utf_8_ends_no_log(folder):
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    for file in ("/data/caf\udce9/train.py", "caf\ud800/train.py", "<caf\ud800>"):
+        log.add(process, "main", (Place(file, "main", 3),), 1)
+    log.group(0, 1)
+
+    (main,) = read_stacks(rank(folder))
+    assert [stack.frames[0].line for stack in main.stacks] == [3, 3, 3]
+    assert main.stacks[0].frames[0].file == "***/train.py"
 
 
 def test_stretches_that_begin_before_a_moment_are_left_out(folder):

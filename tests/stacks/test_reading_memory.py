@@ -22,7 +22,13 @@ from feedline.profiler.stacks.interpreter_layout import (
     thread_states,
 )
 from feedline.profiler.stacks.memory_access import ProcessMemory
-from feedline.profiler.stacks.thread_stacks import StackReader, Torn, line_at, reads_truly
+from feedline.profiler.stacks.thread_stacks import (
+    _FRAME_BYTES,
+    StackReader,
+    Torn,
+    line_at,
+    reads_truly,
+)
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -42,6 +48,22 @@ def test_each_instruction_has_its_line(module):
             assert read == (line or 0), (code, number)
 
 
+@pytest.fixture
+def state_of():
+    """Finds the state of a thread of this process, by its native id."""
+    layout, memory = find_layout(), ProcessMemory(os.getpid())
+
+    def found(native):
+        (state,) = (
+            state
+            for state in thread_states()
+            if memory.words(state, 96)[layout.state_thread_words] == native
+        )
+        return state
+
+    return found
+
+
 class Ünï:
     def метод(self, numbers):
         return list(map(lambda number: next(numbers), [1]))  # noqa: C417  # called from C
@@ -59,7 +81,7 @@ def nested(depth, gate):
 
 
 @pytest.mark.parametrize("depth", [0, 40, 150])
-def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth):
+def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth, state_of):
     layout, memory = find_layout(), ProcessMemory(os.getpid())
     gate = threading.Event()
     thread = threading.Thread(target=nested, args=(depth, gate))
@@ -67,12 +89,7 @@ def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth):
     try:
         time.sleep(0.2)
         native = thread.native_id
-        (state,) = (
-            state
-            for state in thread_states()
-            if memory.words(state, 96)[layout.state_thread_words] == native
-        )
-        read = StackReader(memory, layout, code_type()).stack(native, state)
+        read = StackReader(memory, layout, code_type()).stack(native, state_of(native))
         frame = sys._current_frames()[thread.ident]
         true = [
             (entry.filename, entry.name, entry.lineno)
@@ -83,6 +100,40 @@ def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth):
         thread.join()
 
     assert [(place.file, place.function, place.line) for place in read] == true
+
+
+def test_a_file_in_a_folder_whose_name_is_not_utf_8_is_read(state_of):
+    file = os.fsdecode(b"/data/caf\xe9/train.py")
+    names: dict = {}
+    exec(compile("def waits(gate):\n    gate.wait()", file, "exec"), names)
+    gate = threading.Event()
+    thread = threading.Thread(target=names["waits"], args=(gate,))
+    thread.start()
+    try:
+        time.sleep(0.2)
+        memory, layout = ProcessMemory(os.getpid()), find_layout()
+        state = state_of(thread.native_id)
+        read = StackReader(memory, layout, code_type()).stack(thread.native_id, state)
+    finally:
+        gate.set()
+        thread.join()
+
+    assert (file, "waits", 2) in read
+
+
+def test_a_frame_at_the_end_of_memory_is_a_torn_stack(state_of):
+    class Ends(ProcessMemory):
+        """It ends within each frame."""
+
+        def read(self, address, size):
+            data = super().read(address, size)
+            return data[:16] if size == _FRAME_BYTES else data
+
+    own = threading.get_native_id()
+    layout = replace(find_layout(), state_chunk_words=-1)
+
+    with pytest.raises(Torn):
+        StackReader(Ends(os.getpid()), layout, code_type()).stack(own, state_of(own))
 
 
 def test_a_layout_that_is_wrong_is_noticed():

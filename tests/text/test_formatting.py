@@ -29,6 +29,7 @@ def test_only_what_has_a_name_gets_brackets(name: str, written: str) -> None:
         (1.5, "CPUs", "1.50 CPUs"),
         (1, "samples/s", "1.00 samples/s"),
         (1, "s", "1.00 s"),
+        (470, "", "470"),
     ],
 )
 def test_one_of_something_is_singular(count: float, unit: str, written: str) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from traces.kineto_made import kineto
+from traces.kineto_made import EPOCH_US, STEP_US, kineto
+from traces.nsight.made_up import export, kernel
 
 from feedline.__main__ import main
 from feedline.analysis.ranks.ingest_traces import ingest
@@ -14,6 +15,7 @@ from feedline.analysis.ranks.many.rank_pool import dask, here, local
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged
+from feedline.profiler.store.manifest import Manifest
 
 
 @pytest.fixture
@@ -97,6 +99,31 @@ def test_the_argument_parts_two_files_of_one_rank(tmp_path, capsys):
         "rank0",
         "rank1",
     ]
+
+
+def test_the_argument_numbers_all_ranks_of_a_file_from_its_own(tmp_path):
+    us = 1000
+    paths = [
+        export(
+            tmp_path / f"node{node}.sqlite",
+            {
+                "CUPTI_ACTIVITY_KIND_KERNEL": [
+                    kernel(5 * us, 9 * us, pid=pid, device=device)
+                    for device, pid in enumerate((10, 20))
+                ]
+            },
+            {1: "gemm"},
+        )
+        for node in range(2)
+    ]
+
+    with pytest.raises(RankCollision, match="rank 0 appears twice"):
+        ingested(paths, tmp_path / "run")
+    made = ingested(paths, tmp_path / "run", given={"node1.sqlite": 2})
+
+    assert made.ranks == {0: paths[0], 1: paths[0], 2: paths[1], 3: paths[1]}
+    notes = [Manifest.read(tmp_path / "run" / f"rank{rank}").notes for rank in range(4)]
+    assert ["numbered from 0" in " ".join(one) for one in notes] == [True, True, False, False]
 
 
 def test_an_interrupted_ingest_leaves_no_folder(two, tmp_path):
@@ -201,6 +228,27 @@ def test_a_trace_without_an_annotation_of_a_loader_abstains(tmp_path, capsys):
     assert report["ranks"]["0"]["input"]["stall_pct"] is None
     assert "has no DataLoader range" in report["ranks"]["0"]["input"]["reasons"]["stall_pct"]
     assert "input_not_seen" in [finding["cause"] for finding in report["findings"]]
+
+
+def test_a_late_rank_of_traces_without_steps_is_late_in_the_trace(two, tmp_path, capsys):
+    paths = []
+    for rank, whole in enumerate(two):
+        told = json.loads(gzip.decompress(Path(whole).read_bytes()))
+        told["traceEvents"] = [
+            event
+            for event in told["traceEvents"]
+            if event["ts"] < EPOCH_US + STEP_US and "ProfilerStep" not in event["name"]
+        ]
+        paths.append(str(tmp_path / f"bare{rank}.json"))
+        Path(paths[-1]).write_text(json.dumps(told))
+
+    main(["ingest", *paths, "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json")])
+    report = json.loads((tmp_path / "out.json").read_text())
+
+    assert any("waited for rank 1 in the trace; it came last" in one for one in report["notes"])
+    (found,) = [one for one in report["findings"] if one["cause"] == "late_rank"]
+    assert "the trace has no steps that would tell whether" in found["more"][0]
+    assert "only step" not in " ".join(found["more"])
 
 
 def test_the_html_report_of_traces_holds_their_tables(two, tmp_path, capsys):

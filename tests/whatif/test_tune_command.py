@@ -17,7 +17,7 @@ from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.cli.parser import Parser
-from feedline.cli.tune import TuneCommand, _byte_count
+from feedline.cli.tune import TuneCommand, _available, _byte_count
 from feedline.cli.tune import text as tune_text
 
 MOST_S = 30  # of a search, on a machine that does other things too
@@ -96,6 +96,19 @@ def test_the_page_has_the_figure_and_loads_nothing(tuned):
     assert 'data-tip="1 worker, measured: 81.0 samples/s"' in tuned.page
     assert tuned.page.count('class="ring"') == 5
     assert "DataLoader(..., num_workers=2, persistent_workers=True)" in tuned.page
+
+
+def test_the_memory_of_a_control_group_is_the_limit_where_it_has_less():
+    def available(**gauges):
+        made = [SimpleNamespace(name=name, values=values) for name, values in gauges.items()]
+        return _available(SimpleNamespace(gauges=made))
+
+    machine = {"memory/available": [400e9, 380e9]}
+    group = {"cgroup/memory": [4e9, 9e9], "cgroup/memory_limit": [16e9, 16e9]}
+
+    assert available(**machine) == 380e9
+    assert available(**machine, **group) == 7e9
+    assert available() is None
 
 
 @pytest.mark.long

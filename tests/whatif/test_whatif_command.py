@@ -79,6 +79,7 @@ def test_it_is_one_sentence_with_the_line_to_change_and_the_next_command(demo, m
     [
         ("user_code", False),
         ("page_faults", True),
+        ("epoch_restart", False),  # a loader that is made again: the program has to change
         ("busy_neighbors", False),
         ("cpu_saturated", False),
     ],

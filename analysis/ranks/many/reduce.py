@@ -24,6 +24,7 @@ from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.ranks.match import describe_kept
 from feedline.analysis.text.formatting import counted, share
 from feedline.analysis.traces.collectives import Collectives
+from feedline.profiler import masks
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.message import name_ranks
 from feedline.profiler.store.run_folder import Rank
@@ -161,7 +162,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
             f"{'it' if len(missing) == 1 else 'them'} counts as transfer"
         )
     for rank, why in sorted(everybody.unread.items()):
-        yield f"rank {rank} is left out: {why}"
+        yield f"rank {rank} is left out: {masks.text(why)}"
     least = min((rank.stride for rank in seen.values()), default=1)
     for stride in sorted({rank.stride for rank in seen.values()} - {least}):
         ranks = name_ranks(sorted(rank for rank, scan in seen.items() if scan.stride == stride))

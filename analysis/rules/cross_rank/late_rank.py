@@ -22,6 +22,7 @@ from feedline.analysis.ranks.communication import (
 )
 from feedline.analysis.text.formatting import counted
 from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.traces.trace_steps import WHOLE_TRACE
 
 RULE_ID = "late_rank"
 _SPREAD = "late_ranks"
@@ -84,6 +85,7 @@ _MEAN = Sentence(
 )
 _WHOLE_HOST = "all ranks on its host are late, and no others"
 _TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
+_NO_STEPS = "the trace has no steps that would tell whether it is always this rank"
 _CHANGES = Sentence(
     "the slowest rank changes, and the others wait up to {part} of {whole}, mostly due to {varies}",
     part=PERCENT,
@@ -140,7 +142,7 @@ def check(facts: RankFacts) -> Finding | None:
         RULE_ID,
         late.cost_s if told is None else told.gain_s,
         told,
-        said=[message, *_steps(late), *host, *_sure(late)],
+        said=[message, *_steps(late, facts.whole), *host, *_sure(late, facts.whole)],
         fixes=[
             _fix(late),
             *_more(late.phase, facts.traced),
@@ -275,16 +277,20 @@ def _straggler(facts: RankFacts) -> LateRank | None:
     )
 
 
-def _steps(late: LateRank) -> list[str]:
-    """In which steps the others wait for this rank."""
+def _steps(late: LateRank, whole: str) -> list[str]:
+    """Say in which steps the others wait for this rank; nothing of a trace without steps."""
+    if whole == WHOLE_TRACE:
+        return []
     if late.all_steps == 1:
         return ["that is the only step"]
     return [_MEAN(steps=late.steps, all=counted(late.all_steps, "step"))]
 
 
-def _sure(late: LateRank) -> list[str]:
+def _sure(late: LateRank, whole: str) -> list[str]:
     if late.persistent:
         return []
+    if whole == WHOLE_TRACE:
+        return [_NO_STEPS]
     few = "one step is" if late.late_steps == 1 else f"{late.late_steps} steps are"
     return [_TOO_FEW(steps=few)]
 

@@ -63,6 +63,11 @@ CHANGED = Refused(
     "The program changes the dataset between passes. Workers that stay would not see that, so no "
     "setting is predicted.",
 )
+MADE_AGAIN = Refused(
+    "loader_made_again",
+    "The program makes a new DataLoader for each pass, and its workers end with it. Make it once, "
+    "before the loop.",
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -200,7 +205,9 @@ def change(facts: RuleInputs) -> Change | Refused:
     """
     if _takes_one_batch(facts):
         return Change(settings=_SETTINGS, endless=True)
-    return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)
+    if facts.dataset_changes:
+        return CHANGED
+    return Change(one_loader=True) if facts.loader_made_again else Change(settings=_SETTINGS)
 
 
 RULE: Rule[RuleInputs] = Rule(

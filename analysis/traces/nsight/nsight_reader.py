@@ -44,7 +44,9 @@ from feedline.analysis.traces.trace_columns import (
     sort,
 )
 from feedline.profiler.errors import TraceDamaged
+from feedline.profiler.message import Message
 
+NUMBERED = "numbered_by_device"  # id of the note that the file does not contain the ranks
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _COPY_TABLE = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _SET_TABLE = "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -489,9 +491,10 @@ def _numbered(traces: list[Trace], node: int) -> list[Trace]:
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
     first = node * len(traces)
-    note = (
+    note = Message(
         f"the file does not contain the ranks of its processes: they are numbered from "
-        f"{first}, in device order"
+        f"{first}, in device order",
+        NUMBERED,
     )
     return [
         replace(trace, rank=first + place, notes=[*trace.notes, note])

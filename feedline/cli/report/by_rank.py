@@ -47,10 +47,13 @@ def _verdict(many: Many) -> str:
             "The ranks did not train together: no collective averaged gradients in their "
             "steps, so each trained a model of its own."
         )
+    if unknown := _why_unknown(many):
+        return f"Whether a rank delays the others is unknown: {unknown}."
     first = next((rank for rank in many.late if rank.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < _MIN_BLAMED_SHARE * first.step_s:
-        return f"No rank delays the others by more than {share(_MIN_BLAMED_SHARE)} of the step."
+        who = "No" if many.together is not None else "In the collectives that were seen, no"
+        return f"{who} rank delays the others by more than {share(_MIN_BLAMED_SHARE)} of the step."
     total = sum(rank.caused_s for rank in many.late)
     if first.caused_s < PERSISTENT_SHARE * total:
         shares = ", ".join(
@@ -67,6 +70,15 @@ def _verdict(many: Many) -> str:
     )
 
 
+def _why_unknown(many: Many) -> str:
+    """Say why no waiting of one rank for another can be told; empty if it can, or there is one."""
+    if len(many.ranks) < 2:
+        return ""
+    if many.together is None and not many.collectives:
+        return "what they exchange was not seen"
+    return "" if many.clock_bound_s is not None else "their clocks cannot be compared"
+
+
 def _about(many: Many) -> str:
     """Return the numbers of ranks, hosts, steps and collectives."""
     hosts = len({rank.host for rank in many.ranks})
@@ -80,11 +92,13 @@ def _about(many: Many) -> str:
         f"{counted(hosts, 'host')}, {count(steps)} steps{rate}"
     )
     if not many.collectives:
-        return f"{about}, no collectives."
-    return (
-        f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within "
-        f"{seconds(many.clock_bound_s)}."
+        return f"{about}, no collectives{'' if many.together is not None else ' seen'}."
+    clocks = (
+        "The clocks cannot be compared"
+        if many.clock_bound_s is None
+        else f"Clocks agree within {seconds(many.clock_bound_s)}"
     )
+    return f"{about}, {count(many.collectives)} collectives{missing}. {clocks}."
 
 
 def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]) -> Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.outputs import save
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned
 from feedline.profiler.printable import say
@@ -221,7 +222,7 @@ def _report_several(
     if len(trainings) > _MAX_PAGES:
         notes.append(
             f"Only the first {_MAX_PAGES} training runs have a page. To see the next: feedline "
-            f"report {folder} --part {_MAX_PAGES + 1}"
+            f"report {masks.place(folder)} --part {_MAX_PAGES + 1}"
         )
 
     def rows(base: Path) -> "list[Row]":
@@ -341,8 +342,15 @@ def _try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[
 
 
 def _linked_from(args: argparse.Namespace, folder: Path) -> Path:
-    """Return the folder of the overview."""
-    return args.output.absolute().parent if args.output is not None else folder
+    """Return the folder that an overview gives the places of pages from.
+
+    It is the overview's own, or the run folder where that lies elsewhere: the way there would name
+    folders that are nobody's business.
+    """
+    if args.output is None:
+        return folder
+    base = Path(os.path.abspath(args.output.parent))
+    return base if Path(os.path.abspath(folder)).is_relative_to(base) else folder
 
 
 def _outside(run: "Run", trainings: "list[Run]") -> "Outside | None":

@@ -109,7 +109,8 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     began = time.monotonic()
     memory = _memory_of(training)
     limits = _limits_of(training, memory, args)
-    searcher = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory)
+    epochs = 1 if training.facts.loader_made_again else training.facts.epochs
+    searcher = Searcher(training.predict, training.settings, epochs, limits, memory)
     search = _search(searcher, args.quiet)
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
@@ -168,12 +169,22 @@ def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespac
     cpus = args.cores or training.facts.effective_cpus
     usual = usual_most(cpus, now.get("num_workers", 0))
     workers = usual if args.max_workers is None else args.max_workers
-    available, free = _gauge(training, "memory/available", min), _gauge(training, "shm/free", min)
+    available, free = _available(training), _gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)
     shared = None if free is None else free + memory.shared_of(now)
     return Limits(
         min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared
     )
+
+
+def _available(training: "Replayable") -> float | None:
+    """Return bytes that are left of the machine's memory, or of the control group's if fewer are."""
+    rooms = [_gauge(training, "memory/available", min)]
+    used = _gauge(training, "cgroup/memory", max)
+    limit = _gauge(training, "cgroup/memory_limit", min)
+    if used is not None and limit is not None:
+        rooms.append(max(limit - used, 0.0))
+    return min((room for room in rooms if room is not None), default=None)
 
 
 def _gauge(

@@ -76,7 +76,7 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     proves, fix = "", BY_ID[answer.fix] if answer.fix else None
     if answer.settings and set(answer.settings) <= set(LOADER) and (not fix or fix.by_settings):
         proves = f"--set {as_typed(answer.settings)}"
-    elif fix and not answer.settings and (fix.by_settings or fix.by_variables):
+    elif fix and not answer.settings and fix.by_variables:
         proves = f"--fix {answer.fix}"
     if proves:
         command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"

@@ -24,9 +24,12 @@ capture launches does not run.
 """
 
 import atexit
+import sys
 import time
 from collections import deque
+from functools import partial
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import torch
@@ -42,6 +45,7 @@ from feedline.profiler.taps.patch import Patches
 
 _SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
 _WINDING_DOWN_S = 0.01  # the same, while another thread waits for it
+_FUNCTIONAL, _FRAMES = "torch.distributed._functional_collectives", 12  # calls to look at
 _MOST_WAITING = 8  # works without a future, kept alive until they are waited for
 COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
@@ -152,12 +156,19 @@ class Ends:
         group.held = pg
         group.in_flight[id(row)] = row
         try:
-            future.add_done_callback(row.done)
+            future.add_done_callback(partial(self._done, row))
         except BaseException:
             group.in_flight.pop(id(row), None)
             raise
         if not row.ended:
             self._last = work, row
+
+    def _done(self, row: StartedCollective, future: object) -> None:
+        """Note the end of a work, called by the backend's thread."""
+        last = self._last
+        if last is not None and last[1] is row:  # the work holds its tensors
+            self._last = None
+        row.done(future)
 
     def drain(self) -> None:
         """Wait until no callback is pending, at process exit.
@@ -200,6 +211,9 @@ class Ends:
             if len(self._waiting) >= _MOST_WAITING or other.is_completed():
                 waiting.unknown()
                 self._waiting.pop(key, None)
+        if _is_functional():  # C++ waits for it, which is not seen
+            row.unknown()
+            return
         self._waiting[id(work)] = work, row
 
     def _release(self, now: int) -> None:
@@ -207,6 +221,17 @@ class Ends:
         for group in self._groups:
             if group.held is not None and not group.in_flight and now - group.ended > _SETTLE_NS:
                 group.held = None
+
+
+def _is_functional() -> bool:
+    """Return whether a functional collective is being made, as DTensor makes them."""
+    frame: FrameType | None = sys._getframe(1)
+    left = _FRAMES
+    while frame is not None and left:
+        if frame.f_globals.get("__name__") == _FUNCTIONAL:
+            return True
+        frame, left = frame.f_back, left - 1
+    return False
 
 
 _QUEUE = 4096  # collectives that the GPU has not passed

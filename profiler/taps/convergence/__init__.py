@@ -23,7 +23,7 @@ from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
 from feedline.profiler.taps.convergence.sample_count import SampleCount
-from feedline.profiler.taps.convergence.training_setup import TrainingSetup
+from feedline.profiler.taps.convergence.training_setup import TrainingSetup, rows_of
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import OpenSteps
 from feedline.profiler.torch_internals import below_user_modes, hide_from_dynamo, in_backward
@@ -51,6 +51,7 @@ class ConvergenceWatch:
         self._seen = SampleCount()
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
+        self._aside: Any = None  # what autograd.grad was called on last, a number or a tensor
         # losses of the closure of the update that is under way; None: none is
         self._closure_losses: int | None = None
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
@@ -171,7 +172,7 @@ class ConvergenceWatch:
                 self.setup.model(module)
             if self.setup.batch_norms.active:
                 self.setup.batch_norms.forwarded(module, args, kwargs, self._seen.last)
-            self._seen.forwarded(0 if given is None else int(given.shape[0]))
+            self._seen.forwarded(0 if given is None else rows_of(given))
         except Exception as error:
             reraise_of_handler()
             self._failed(error)
@@ -194,15 +195,24 @@ class ConvergenceWatch:
             self._failed(error)
 
     @below_user_modes
-    def backward(self, tensors: Any) -> bool:
+    def backward(self, tensors: Any, accumulates: bool = True) -> bool:
         """Note that the backward is about to be called on these tensors.
 
         Returns whether ``after_backward`` must be called.
+
+        Args:
+            tensors: as torch is given them.
+            accumulates: into ``grad`` of the parameters; what autograd.grad is called on may be a
+                term of the loss, and is the loss only where no backward comes.
         """
         try:
             loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
             self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
             if in_backward() or on_gpu and torch.cuda.is_current_stream_capturing():
+                return False
+            if not accumulates:
+                if _is_plain_number(loss):
+                    self._aside = loss.detach().float().reshape(()) if on_gpu else loss.item()
                 return False
             if self.norms.wanted:
                 self.norms.guarded(self.norms.before_backward)
@@ -249,6 +259,9 @@ class ConvergenceWatch:
             else:
                 self.norms.backwards = 0
             self._seen.updated(id(optimizer))
+            if not self._loss and self._aside is not None:
+                self._loss.append(self._aside)
+            self._aside = None
             if self._loss:
                 self._write_loss()
             self._learning_rate(optimizer)

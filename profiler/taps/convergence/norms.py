@@ -250,8 +250,8 @@ class GradientNormTap:
             fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any
         ) -> Any:
             if recorder.convergence is not None:
-                grads = [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)]
-                self.guarded(self._part, "fsdp2", grads, 1.0, self._ranks)
+                # no name for them: FSDP2 frees them before it makes what it reduces into
+                self.guarded(self._part, "fsdp2", _only_tensors(unsharded_grads), 1.0, self._ranks)
             self._in_hook += 1
             try:
                 return original(fsdp_params, unsharded_grads, *args, **kwargs)
@@ -486,6 +486,10 @@ class GradientNormTap:
                 if parameter.grad is not None
             ]
         )
+
+
+def _only_tensors(values: Any) -> _Tensors:
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def _squared_norm(tensors: _Tensors) -> torch.Tensor:

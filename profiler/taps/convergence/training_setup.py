@@ -151,6 +151,15 @@ def _replicas(model: torch.nn.Module) -> int:
     return max(1, len(model.device_ids)) if isinstance(model, torch.nn.DataParallel) else 1
 
 
+def rows_of(tensor: torch.Tensor) -> int:
+    """Return the length of a tensor's first dimension; 0: it does not say."""
+    try:
+        return int(tensor.size(0))  # a nested tensor has no shape
+    except Exception:
+        reraise_of_handler()
+        return 0
+
+
 def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """Return the rows of the first tensor in a model's input.
 
@@ -158,7 +167,7 @@ def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
-            return int(value.shape[0])
+            return rows_of(value)
         if (
             isinstance(value, list | tuple)
             and value
@@ -232,7 +241,8 @@ class TrainingSetup:
         self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._embeddings: Counter[str] = Counter()
-        self._tables: list[weakref.ref[torch.nn.Parameter]] = []  # whose gradients are not seen yet
+        # whose gradients are not seen yet; torch does not swap a parameter that has weak references
+        self._tables: list[weakref.ref[torch.nn.Module]] = []
         self._finds_unused = False
         self._ddp_hook = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -355,10 +365,12 @@ class TrainingSetup:
         """Count embeddings of which an update needs few rows, once their gradients are there."""
         waiting = []
         for table in self._tables:
-            weight = table()
-            if weight is not None and weight.grad is None:
+            weight = getattr(table(), "weight", None)
+            if not isinstance(weight, torch.nn.Parameter):  # the module is gone, or another one now
+                continue
+            if weight.grad is None:
                 waiting.append(table)
-            elif weight is not None and weight.grad is not None and _leaves_rows_alone(weight.grad):
+            elif _leaves_rows_alone(weight.grad):
                 self._embeddings.update(rows=weight.shape[0], elements=weight.numel())
         self._tables = waiting
 
@@ -494,8 +506,8 @@ def _finds_unused(model: torch.nn.Module) -> bool:
     )
 
 
-def _tables_of(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return the weights of a model's embeddings whose gradients are dense.
+def _tables_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return a model's embeddings whose gradients are dense.
 
     A table that is also the weight of another layer has a gradient for all rows in any case.
     """
@@ -506,10 +518,10 @@ def _tables_of(model: torch.nn.Module) -> list[torch.nn.Parameter]:
             continue
         if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag):
             if not part.sparse:
-                tables.append(weight)
+                tables.append(part)
         else:
             others.add(id(weight))
-    return [table for table in tables if id(table) not in others]
+    return [table for table in tables if id(table.weight) not in others]
 
 
 def _leaves_rows_alone(gradient: torch.Tensor) -> bool:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from traces.between.made_up import MS, Training, trained
+from traces.numbers.lines import kernel, operator, said, trace
 
 from feedline.analysis.ranks.cross_rank import RankComparison
 from feedline.analysis.ranks.traced_ranks import compare
-from feedline.analysis.traces.trace_columns import CollectiveArgs
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Trace
 
 
 def always(
@@ -95,6 +97,35 @@ def test_waiting_moves_out_of_transfer_and_the_budget_still_closes():
         assert budget.parts["waiting_for_rank"].sum() == (0 if rank == 0 else 48 * MS)
 
 
+def without_a_device(rank: int) -> Trace:
+    """Steps of 40 ms over gloo, which the second rank comes to 8 ms late."""
+    rows = []
+    for step in range(6):
+        at = step * 40_000
+        rows += [
+            said(f"ProfilerStep#{step}", at, at + 40_000),
+            operator("aten::mm", at, at + 10_000 + 8_000 * rank),
+            said("gloo:all_reduce", at + 10_000 + 8_000 * rank, at + 20_000),
+        ]
+    return trace(*rows)
+
+
+def test_waiting_over_gloo_without_a_device_moves_out_of_transfer_too():
+    found = compare({rank: summarise(without_a_device(rank)) for rank in range(2)})
+
+    assert found is not None
+    for rank, waiting in ((0, 8 * MS), (1, 0)):
+        parts = {
+            name: part.tolist() for name, part in found.budgets[rank].parts.items() if part.any()
+        }
+        assert parts == {
+            "compute": [10 * MS + 8 * MS * rank] * 6,
+            **({"waiting_for_rank": [waiting] * 6} if waiting else {}),
+            "exposed_transfer": [2 * MS] * 6,
+            "unexplained": [20 * MS] * 6,
+        }
+
+
 def test_less_than_the_bound_is_not_claimed():
     found = compared(
         Training(late=always(2, "computing", 0.0005))
@@ -116,7 +147,7 @@ def test_numbers_of_the_trace_match_what_order_could_not():
     assert (late.rank, late.steps, late.all_steps) == (3, 5, 6)
     assert waited(found, 0) == 6 * 4 * MS  # in the first step at least until rank 3 had begun
     assert any(
-        "2 collectives that other ranks began were not begun by rank 1" in note
+        "2 collectives that other ranks began are missing from the trace of rank 1" in note
         for note in found.notes
     )
 
@@ -129,6 +160,38 @@ def test_without_numbers_what_ranks_have_unequally_many_of_is_left_out_and_said(
     assert "6 collectives (all_reduce) are left out" in found.notes[0]
 
 
+def begun_before_its_steps(*operations: str) -> RankTrace:
+    """A trace whose collectives have a group but no numbers, these before its first step."""
+    names = {"allreduce": "ncclDevKernel_AllReduce", "broadcast": "ncclDevKernel_Broadcast"}
+    rows = [said(f"ProfilerStep#{step}", at, at + 99) for step, at in ((0, 100), (1, 200))]
+    for at, what in [*zip((10, 50), operations), (150, "allreduce"), (250, "allreduce")]:
+        args = CollectiveArgs(what, "0", (0, 1), 2)
+        rows.append(kernel(at, at + 5, names[what], collective=args))
+    return summarise(trace(*rows))
+
+
+def test_another_operation_before_the_first_step_is_not_the_same_collective():
+    first, second = (
+        begun_before_its_steps(*operations)
+        for operations in (("allreduce", "broadcast"), ("broadcast",))
+    )
+
+    found = compare({0: first, 1: second})
+
+    assert found is not None
+    matched = found.together.matched
+    seen = [
+        (matched.names[name], all_there)
+        for name, all_there in zip(matched.name, matched.complete.tolist())
+    ]
+    assert sorted(seen) == [
+        ("all_reduce", False),
+        ("all_reduce", True),
+        ("all_reduce", True),
+        ("broadcast", True),
+    ]
+
+
 def test_with_a_rank_missing_nobody_is_blamed_and_waiting_is_a_lower_bound():
     found = compared(Training(late=always(3, "input", 4), seen=(0, 1, 3)))
 
@@ -136,6 +199,24 @@ def test_with_a_rank_missing_nobody_is_blamed_and_waiting_is_a_lower_bound():
     assert found.notes[0].startswith("1 of 4 ranks have no trace here (2)")
     assert any("lower bound" in note for note in found.notes)
     assert waited(found, 0) == 24 * MS
+
+
+def test_a_trace_of_another_training_is_named_as_that_and_not_as_missing():
+    mine, other = (
+        [CollectiveArgs("allreduce", "0", (0, 1, 2, 3), 4, None, count, count, "Float")] * 4
+        for count in (250_000, 999)
+    )
+    traces = trained(Training(late=always(3, "input", 4), args=mine, numbered=True))
+    foreign = trained(Training(args=other, numbered=True))
+
+    found = compare({**traces, 2: foreign[2]})
+
+    assert found is not None and not found.complete
+    assert found.notes[0].startswith(
+        "rank 2 is left out of the comparison: 12 of its 12 collectives differ"
+    )
+    assert any("lower bound" in note for note in found.notes)
+    assert not any("no trace" in note or "no records" in note for note in found.notes)
 
 
 def test_one_trace_alone_is_not_compared():

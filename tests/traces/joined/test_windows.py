@@ -15,7 +15,7 @@ from traces.strategies import made, traces
 from feedline.analysis.report import perfetto_trace
 from feedline.analysis.traces.perfetto import _MAX_LANES, NOWHERE, assign_lanes
 from feedline.analysis.traces.trace_columns import Kind, Trace, Track
-from feedline.analysis.traces.windows import read_windows
+from feedline.analysis.traces.windows import gpu_work, read_windows
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment
 from feedline.profiler.store.manifest import Manifest
@@ -81,6 +81,28 @@ def test_a_window_is_shown_where_the_trainings_own_records_are_lost(tmp_path):
     main_segment(tmp_path / "rank0").write_bytes(b"scribbled")
 
     assert "gemm" in [event["name"] for event in written(tmp_path).spans]
+
+
+def test_the_range_that_stopping_the_profiler_closes_is_no_step_of_the_gpu(tmp_path):
+    rows = [
+        row
+        for step, at in ((0, 0), (1, 10_000))
+        for row in (
+            event(f"ProfilerStep#{step}", MAIN, at, 10_000, Kind.ANNOTATION),
+            event("cudaLaunchKernel", MAIN, at + 100, 50, Kind.RUNTIME, step + 5),
+            event("gemm", STREAM, at + 400, 1000, Kind.KERNEL, step + 5),
+        )
+    ]
+    rows.append(event("ProfilerStep#2", MAIN, 20_000, 50, Kind.ANNOTATION))
+    folder = joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX))
+    segment = Segment(main_segment(folder / "rank0"), {"role": "main", "pid": PID})
+    segment.add(Stage.PROFILED, BOOT, 20_050, extra=2)
+    segment.close()
+    rank = open_run(folder).ranks[0]
+
+    work = gpu_work(rank, rank.main)
+
+    assert work is not None and (work.steps, work.kernels, work.busy_s) == (2, 1.0, 1e-6)
 
 
 def test_times_are_those_of_the_run(tmp_path):

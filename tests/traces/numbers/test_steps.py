@@ -49,6 +49,32 @@ def test_the_shadows_of_profiler_steps_on_the_device_are_no_steps():
     assert steps(*PROFILER, *shadows) == ("profiler_step", [0, 100, 200])
 
 
+#: What profile.stop() leaves: a range without work, in which the loader says that it is at its end.
+STOPPED = [said("ProfilerStep#11", 200, 203), said(LOADER, 200, 202)]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        [operator("aten::mm", 1, 9), operator("aten::mm", 101, 109)],
+        [kernel(1, 9), kernel(101, 109)],
+        [  # the device is behind the host
+            call("cudaLaunchKernel", 101, 102, correlation=5),
+            kernel(201, 230, correlation=5),
+        ],
+    ],
+)
+def test_the_range_that_stopping_the_profiler_closes_is_no_step(work):
+    assert steps(*PROFILER, *STOPPED, *work) == ("profiler_step", [0, 100, 200])
+
+
+@pytest.mark.parametrize("work", [operator("aten::mm", 201, 202), kernel(201, 230)])
+def test_a_short_last_profiler_step_with_work_is_a_step(work):
+    rows = [*PROFILER, *STOPPED, operator("aten::mm", 1, 9), work]
+
+    assert steps(*rows) == ("profiler_step", [0, 100, 200, 203])
+
+
 def test_profiler_steps_that_were_written_as_operators_count():
     assert steps(*({**row, "kind": Kind.OPERATOR} for row in PROFILER)) == (
         "profiler_step",
