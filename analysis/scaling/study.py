@@ -1,5 +1,6 @@
 """Everything that ``feedline scale`` says, as plain data, with its conclusion in sentences."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ _SAME = 0.03
 _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 _CAUSE_OF_SHAPE = {
+    "noise": ", within the noise of the measurement",
     "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the "
     "cause is unclear",
     "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, "
@@ -159,14 +161,28 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)
     before = rows[-2]
-    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
+    noise = max(_SAME, _error_of_ratio(fastest.point, last.point))
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + noise):
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
-    elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
+    elif last.marginal is not None and last.marginal + _marginal_error(rows) < _MIN_MARGINAL:
         added = last.point.ranks - before.point.ranks
         yield (
             f"each of the {added:,} ranks added to {before.point.ranks:,} contributes "
             f"{share(max(last.marginal, 0.0))} of a single rank"
         )
+
+
+def _error_of_ratio(point: Point, other: Point) -> float:
+    """Return the relative error of the ratio of two rates; 0 where none is known."""
+    return math.hypot(point.error or 0.0, other.error or 0.0)
+
+
+def _marginal_error(rows: Sequence[ScalingRow]) -> float:
+    """Return the error of the last marginal efficiency; 0 where none is known."""
+    base, before, last = rows[0].point, rows[-2].point, rows[-1].point
+    rates = (before.samples_per_s * (before.error or 0), last.samples_per_s * (last.error or 0))
+    added = (last.ranks - before.ranks) * base.samples_per_s / base.ranks
+    return math.hypot(*rates) / added
 
 
 def _flags(rows: Sequence[ScalingRow]) -> list[str]:
@@ -182,7 +198,13 @@ def _flags(rows: Sequence[ScalingRow]) -> list[str]:
 
 
 def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
-    """Say how the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
+    """Say how the time of a sample grows, and what causes that.
+
+    Args:
+        shape: as ``_ScalingShape.name``, or ``noise``.
+        points: ascending in ranks.
+        growth: as ``_ScalingShape.growth``.
+    """
     of = points[0].unit.removesuffix("s/s")
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
@@ -237,9 +259,10 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
     misfit = {
         name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()
     }
-    noise = max(point.error or 0.0 for point in points)
-    if growth < max(_FLAT, noise):
+    if growth < _FLAT:
         return _ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
+    if growth < max(point.error or 0.0 for point in points):
+        return _ScalingShape("unclear", growth, misfit, _grows("noise", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
     name = "unclear" if misfit[best] ** 2 > _MAX_MISFIT_RATIO * misfit[other] ** 2 else best
     return _ScalingShape(name, growth, misfit, _grows(name, points, growth))

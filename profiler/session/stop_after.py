@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ _exit = os._exit  # without the recorder's own callbacks
 
 @dataclass(frozen=True)
 class StopAfter:
-    """``200`` (updates) or ``20s`` (after the first update, and after an update)."""
+    """``200`` (updates of one optimizer) or ``20s`` (after the first update, and after an update)."""
 
     updates: int | None
     seconds: float = math.inf
@@ -60,16 +61,17 @@ class StopAfter:
             run: its folder, in which other ranks are found.
             place: of this process among them.
         """
-        counted, began, counting = 0, 0.0, os.getpid()
+        counted: Counter[int] = Counter()  # by optimizer: those that take turns make one step
+        began, counting = 0.0, os.getpid()
 
-        def count(*_: Any) -> None:
-            nonlocal counted, began
+        def count(optimizer: Any, *_: Any) -> None:
+            nonlocal began
             if os.getpid() != counting:  # a fork, which counts its own
                 return
-            counted += 1
+            counted[id(optimizer)] += 1
             began = began or time.monotonic()
             if (
-                self.updates is not None and counted >= self.updates
+                self.updates is not None and counted[id(optimizer)] >= self.updates
             ) or time.monotonic() - began >= self.seconds:
                 _end(stop, run, place)
 

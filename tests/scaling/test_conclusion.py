@@ -2,7 +2,7 @@
 
 from feedline.analysis.scaling.efficiency import Point, compare_points
 from feedline.analysis.scaling.more_ranks import ThroughputPrediction
-from feedline.analysis.scaling.study import _conclude, _disagreement
+from feedline.analysis.scaling.study import _conclude, _disagreement, _shape_of
 
 FOUR = compare_points([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
 EIGHT = [ThroughputPrediction(8, 150.0, 120.0, 190.0, "USL")]
@@ -28,6 +28,23 @@ def test_added_ranks_that_bring_little_are_named_with_what_they_bring():
     said = _conclude(FOUR, "samples/s", [], "", [])
 
     assert "Each of the 2 ranks added to 2 contributes 20.0 % of a single rank." in said
+
+
+def test_what_lies_within_the_noise_is_not_advised_upon():
+    slower = [Point(1, 300.0, 250.0, 350.0), Point(4, 1000.0, 700.0, 1300.0)]
+    said = _conclude(
+        compare_points([*slower, Point(8, 950.0, 300.0, 1600.0)]), "samples/s", [], "", []
+    )
+
+    assert "more ranks are slower" not in said and "contributes" not in said
+
+
+def test_a_time_that_grows_within_the_noise_is_not_called_nothing():
+    noisy = [Point(n, 100.0 * n, 99.0 * n, 101.0 * n) for n in (1, 2)]
+    shape = _shape_of([*noisy, Point(4, 320.0, 220.0, 420.0)], "weak")
+
+    assert shape.name == "unclear"
+    assert shape.message.endswith("grows by 25.0 %, within the noise of the measurement")
 
 
 def test_a_prediction_stands_with_its_interval_and_beside_the_most_ranks_measured():

@@ -216,13 +216,15 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
     environment = {} if args.settings else _environment_of(args.fix, training)
     settings = args.settings or ({} if environment else _settings_of(args.fix, training))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
+    steps = args.steps or _trial_steps(facts)
+    _check_passes(settings, facts, steps, args.steps is not None)
     return PairPlan(
         tried=_tried_with(environment, training, fix, margin)
         if environment
         else tried(training, settings, fix, margin),
         settings=settings,
         program=program,
-        stop_after=str(args.steps or _trial_steps(facts)),
+        stop_after=str(steps),
         pairs=args.pairs,
         ranks=args.ranks,
         folder=args.output,
@@ -379,6 +381,32 @@ def _trial_steps(facts: RuleInputs) -> int:
     if length is not None and 2 * length <= 2 * max_steps:
         number = math.ceil(max(number, 2 * length) / length) * length
     return number
+
+
+def _check_passes(
+    settings: Mapping[str, Value], facts: RuleInputs, steps: int, asked: bool
+) -> None:
+    """Check that a trial of workers that stay has a second pass, in which they are faster.
+
+    Args:
+        settings: that are tried.
+        facts: of the recorded training.
+        steps: of the trial.
+        asked: whether the user named them, and so may know how many a pass has.
+
+    Raises:
+        FixError: it has none.
+    """
+    length = _pass_steps(facts)
+    enough = asked if length is None else steps >= 2 * length
+    if enough or settings != {"persistent_workers": True}:
+        return
+    why = "workers that stay are faster from the second pass on"
+    if length is None:
+        raise FixError(
+            f"{why}, and the steps of a pass are not known: add --steps N for two passes"
+        )
+    raise FixError(f"{why}, which {steps} steps do not reach: add --steps {2 * length}")
 
 
 def _pass_steps(facts: RuleInputs) -> int | None:
