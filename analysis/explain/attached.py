@@ -15,9 +15,10 @@ from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
-from feedline.analysis.text.formatting import nearly
+from feedline.analysis.text.formatting import called, nearly
 from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
+from feedline.profiler.masks import PYTHON
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
 ATTACHED_SCHEMA = 1
@@ -48,6 +49,7 @@ _MORE = Sentence("Or more workers: they make batches {part} of their time.", par
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 _QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
 _FEWER = "Stop other programs on this machine, or give the training more CPUs."
+_ELSEWHERE = Sentence("The main thread only waits for other threads, and none was seen to train.")
 _UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
 
 
@@ -223,8 +225,9 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
         if code is None
         else SampledProcesses(_rows(code, MAIN), _rows(code, WORKER))
     )
-    findings = _findings(code, sampled, still, ranks)
-    limit, cause = _verdict(sampled, still, findings, code)
+    elsewhere = not still.stuck and _waits_for_threads(sampled, processes)
+    findings = [] if elsewhere else _findings(code, sampled, still, ranks)
+    limit, cause = (_ELSEWHERE(), "") if elsewhere else _verdict(sampled, still, findings, code)
     top = findings[0] if findings else None
     return AttachedReport(
         watched.pid,
@@ -243,6 +246,25 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
         _processes(still),
         [_UNKNOWN_RATE()],
     )
+
+
+def _waits_for_threads(sampled: SampledProcesses, processes: Sequence[ProcessStacks]) -> bool:
+    """Return whether main threads do no step, and mostly wait for other threads."""
+    if _part_of(sampled.main, (*_INPUT, *_MODEL)):
+        return False
+    stacks = [
+        stack
+        for process in processes
+        for stack in process.stacks
+        if process.kind == MAIN and stack.thread == MAIN
+    ]
+    waits = sum(stack.samples for stack in stacks if _in_threading(stack))
+    return waits > _MOST_IDLE * sum(stack.samples for stack in stacks)
+
+
+def _in_threading(stack: SampledStack) -> bool:
+    whose = origin(stack.frames[-1].file) if stack.frames else None
+    return whose is not None and (whose.owner, whose.tail) == (PYTHON, "threading.py")
 
 
 def _rows(code: SampledCode, kind: str) -> dict[str, SampledShare]:
@@ -341,7 +363,7 @@ def _slow(
     folder: str,
     crowded: bool,
 ) -> Finding:
-    function, busy = _called(slow.node.function), 1 - _part_of(sampled.workers, (IDLE,))
+    function, busy = called(slow.node.function), 1 - _part_of(sampled.workers, (IDLE,))
     more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and not crowded else []
     what = f"{function}, share of making a sample"
     return Finding(
@@ -363,11 +385,6 @@ def _slow(
     )
 
 
-def _called(function: str) -> str:
-    """Return a function's name: ``load()``; a lambda, a comprehension or ``line 3`` unchanged."""
-    return f"{function}()" if function.isidentifier() else function
-
-
 def _own(code: SampledCode, sampled: SampledProcesses, folder: str) -> list[Finding]:
     """Return the function that takes most of the loop's own code."""
     trees = [code.places[MAIN, place] for place in _LOOP if (MAIN, place) in code.places]
@@ -385,7 +402,7 @@ def _own(code: SampledCode, sampled: SampledProcesses, folder: str) -> list[Find
     if node is None:
         return []
     part = node.seconds / code.main_s
-    name = _called(node.function)
+    name = called(node.function)
     return [
         Finding(
             "own_code",

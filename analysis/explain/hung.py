@@ -21,7 +21,7 @@ from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
-from feedline.analysis.text.sentences import COUNT, NAME, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, FUNCTION, NAME, TIME, Sentence
 from feedline.profiler.attach.watched import (
     STOPPED,
     SeenStack,
@@ -52,7 +52,7 @@ _CHECK = (
 _WORKER = re.compile(r"loader(\d+)-worker(\d+)")  # what a worker is called in a run folder
 _NO_STEP = Sentence("No step for {seconds}.", seconds=TIME)
 _WAS_IN = Sentence(
-    "The main process was in {function}() at {place} all that time.", function=NAME, place=NAME
+    "The main process was in {function} at {place} all that time.", function=FUNCTION, place=NAME
 )
 _WAS_AT = Sentence("The main process was at {place} all that time.", place=NAME)
 _ENDLESS = "Look for a loop there that never ends, such as one that waits for data that has run out"

@@ -9,12 +9,13 @@ from feedline.analysis.measure.code_frames import CodeFrame, origin, program_fra
 from feedline.analysis.measure.code_places import IDLE, WAIT, standing
 from feedline.analysis.measure.roles import WatchedRank, frames_of, inside_process, shown
 from feedline.analysis.text.sentences import NAME, TIME, Sentence
-from feedline.profiler.attach.watched import STOPPED, ZOMBIE, WatchedProcess
+from feedline.profiler.attach.watched import STOPPED, ZOMBIE, WatchedProcess, WatchedThread
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.samplers.blocked_threads import (
     ON_LOCK,
     ON_NETWORK,
     ON_PROCESS,
+    ON_SHARED_LOCK,
     ON_SLEEP,
     ON_UNKNOWN,
 )
@@ -49,9 +50,15 @@ _UNFILLED = (
 _WHY_ENDED = "Look for why the thread that fills the queue has ended: its error is in the output"
 #: wait() leaves a full pipe full; communicate() and run() read it.
 _READ_IT = "If its output goes to a pipe, read that with communicate() instead of wait()"
-_LOCKED = "The lock was taken before the fork: no thread of this process can release it"
+_LOCKED = (
+    "The lock was taken before the fork, or by this thread itself: "
+    "no other thread of this process can release it"
+)
 _FIX = {
-    _LOCK: "Make the lock in the worker, or release it before the loader starts",
+    _LOCK: (
+        "Make the lock in the worker, release it before the fork, "
+        "or use a threading.RLock to take it twice"
+    ),
     _STOPS: "kill -CONT {pid}",
     _ENDED: "Look for why the process ended: its output, or dmesg where the memory was full",
     _FULL: "Empty the queue before waiting for anything else",
@@ -61,6 +68,7 @@ _FIX = {
     _COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 _LOOKS_ONLY = (_ENDED, _COMMAND)  # whose fix is to find out why
+_GOES_ON = "the training goes on"
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,11 @@ class _Doing:
         process: itself.
         kind: one of the names above.
         place: file and line of the program; empty: none is known.
-        call: the collective, or the function of the queue or command; else empty.
+        call: the collective, the function of the queue or command, or who shares the lock; else
+            empty.
         still: whether it has not moved while it was watched.
-        forked: whether it is a fork of its parent.
-        held: whether the lock that it waits for can only have been taken before it was forked.
+        held: whether the lock that it waits for can only have been taken before it was forked, or
+            by its main thread itself.
         unfilled: whether it waits for a queue of threads, of which none is left that could fill it.
     """
 
@@ -85,7 +94,6 @@ class _Doing:
     place: str
     call: str
     still: bool
-    forked: bool = False
     held: bool = False
     unfilled: bool = False
 
@@ -133,24 +141,29 @@ class Standstill:
     def finding(self) -> Finding:
         """Return it as a finding."""
         culprit = self.culprit
-        fix = _FIX.get(culprit.kind, "") if culprit else ""
-        gives = (
-            "the training goes on" if culprit and fix and culprit.kind not in _LOOKS_ONLY else ""
-        )
-        if culprit is not None and culprit.unfilled:
-            fix, gives = _WHY_ENDED, ""
-        if culprit is not None and culprit.kind == _COMMAND and culprit.call == _UNREAD:
-            fix = _READ_IT
+        fix, gives = _fix(culprit) if culprit else ("", "")
         return Finding(
             "standstill",
             Severity.HIGH,
             message=self.cause.rstrip(".") or self.limit.rstrip("."),
-            fix=fix.format(pid=culprit.process.pid) if culprit else "",
+            fix=fix,
             place=culprit.place if culprit else "",
             more=_more(culprit) if culprit else [],
             evidence=[Evidence("no_step_s", "no step passed for", self.since_s, "s")],
             gives=gives,
         )
+
+
+def _fix(culprit: _Doing) -> tuple[str, str]:
+    """Return what to change, and what that gives; empty: unknown."""
+    if culprit.kind == _LOCK and not culprit.held:
+        return "", ""
+    if culprit.unfilled:
+        return _WHY_ENDED, ""
+    if culprit.kind == _COMMAND and culprit.call == _UNREAD:
+        return _READ_IT, ""
+    fix = _FIX.get(culprit.kind, "").format(pid=culprit.process.pid)
+    return fix, _GOES_ON if fix and culprit.kind not in _LOOKS_ONLY else ""
 
 
 def _more(culprit: _Doing) -> list[str]:
@@ -185,15 +198,17 @@ def _group(rank: WatchedRank, several: bool) -> list[_Doing]:
 
 def _cause(groups: Sequence[list[_Doing]]) -> tuple[str, _Doing | None]:
     mains = [group[0] for group in groups]
-    apart = [main for main in mains if main.kind == _COLLECTIVE]
-    others = [main for main in mains if main.kind != _COLLECTIVE]
+    apart = [main for main in mains if main.kind == _COLLECTIVE and main.still]
+    others = [main for main in mains if main not in apart]
     if len(apart) > 1 and not others:
         return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
     if apart and others:
-        group = next(group for group in groups if group[0] is others[0])
-        culprit = _blamed(group)
-        who, other = _capital(apart[0].name), others[0]
+        other = min(others, key=lambda main: not main.still)
+        who = _capital(apart[0].name)
         said = _BOTH(who=who, does=apart[0].says, other=other.name, otherwise=other.says)
+        if not other.still:  # it may only be late, so nothing is known to be wrong with it
+            return said, replace(other, kind=_RUNS, unfilled=False)
+        culprit = _blamed(next(group for group in groups if group[0] is other))
         return said, culprit if culprit.kind in _FIX else apart[0]
     group = next((group for group in groups if group[0].kind != _COLLECTIVE), groups[0])
     main = group[0]
@@ -203,13 +218,22 @@ def _cause(groups: Sequence[list[_Doing]]) -> tuple[str, _Doing | None]:
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
 
+_ANEW = ("multiprocessing/spawn.py", "multiprocessing/forkserver.py")
+#: Threads that each worker has.
+_SENDERS = (
+    (PYTHON, "multiprocessing/queues.py", "_feed"),
+    (PYTHON, "multiprocessing/resource_sharer.py", "_serve"),
+)
+
 _OF_THREADS = "get of threads"  # the other queue's items may come from another process
+
+_OF_PROCESSES = "of processes"  # a lock that any of them may hold
 
 _UNREAD = "wait"  # for a command whose output is read only after it has ended
 
 _GRAVEST = (
-    *(_STOPS, _ENDED, _LOCK, _FULL, _EMPTY, _COLLECTIVE, _COMMAND, _OTHER_WAIT, _SLEEPS, _JOIN),
-    _RUNS,
+    *(_STOPS, _ENDED, _LOCK, _FULL, _EMPTY, _COLLECTIVE, _COMMAND, _OTHER_WAIT, _FOR_BATCH),
+    *(_SLEEPS, _JOIN, _RUNS),
 )
 
 
@@ -219,10 +243,14 @@ def _blamed(group: Sequence[_Doing]) -> _Doing:
     others = [other for other in group[1:] if other.kind != _NO_WORK]
     if main.kind == _FOR_BATCH:
         others = [other for other in others if other.name.startswith("worker")]
-    elif main.kind not in (_JOIN, _EMPTY, _FULL, _OTHER_WAIT):
+    elif main.kind not in (_JOIN, _EMPTY, _FULL) and not _waits_for_a_process(main):
         return main
     ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
     return ranked[0] if ranked else main
+
+
+def _waits_for_a_process(doing: _Doing) -> bool:
+    return doing.kind == _OTHER_WAIT and doing.call == _NAMES[ON_PROCESS]
 
 
 def _of_ranks(doing: _Doing) -> _Doing:
@@ -240,16 +268,16 @@ def _doing(name: str, process: WatchedProcess) -> _Doing:
     chain = program_frames(frames)
     file, line = (chain[-1].file, chain[-1].line) if chain else ("", 0)
     kind, call = _kind(process, frames, chain)
-    forked = thread is not None and len(inside_process(thread.last)) < len(thread.last)
+    still = _is_still(process)
+    at_a_lock = kind == _LOCK and not call and still and bool(chain) and not chain[-1].below
     return _Doing(
         name,
         process,
         kind,
         f"{shown(file, process.folder)}:{line}" if file else "",
         call,
-        _is_still(process),
-        forked,
-        kind == _LOCK and forked and not call and not _others_run(process),
+        still,
+        at_a_lock and thread is not None and _is_fork(thread) and _is_alone(process),
         kind == _EMPTY and call == _OF_THREADS and not _others_run(process),
     )
 
@@ -294,8 +322,8 @@ def _kind(
             return kind
     thread = process.main_thread
     waits = thread.waits_on if thread else ""
-    if waits == ON_LOCK:
-        return _LOCK, ""
+    if waits in (ON_LOCK, ON_SHARED_LOCK):
+        return _LOCK, _OF_PROCESSES if waits == ON_SHARED_LOCK else ""
     if process.usage.cpu_s > _MOST_CPU * process.seconds or not waits:
         return _RUNS, ""
     if waits == ON_SLEEP:
@@ -326,8 +354,33 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
     return None
 
 
+def _is_fork(thread: WatchedThread) -> bool:
+    """Return whether a process is a fork of one that ran the program: it has what that had locked."""
+    outside = thread.last[: len(thread.last) - len(inside_process(thread.last))]
+    return bool(outside) and not any(_begins_anew(frame) for frame in outside)
+
+
+def _begins_anew(frame: Place) -> bool:
+    whose = origin(frame.file)
+    return whose.owner == PYTHON and whose.tail in _ANEW
+
+
+def _is_alone(process: WatchedProcess) -> bool:
+    """Return whether no other thread of a process can hold a lock of the program.
+
+    What sends to other processes has only locks of its own.
+    """
+    others = [thread for thread in process.threads if not thread.is_main]
+    return all(any(map(_sends, thread.last)) for thread in others)
+
+
+def _sends(frame: Place) -> bool:
+    whose = origin(frame.file)
+    return (whose.owner, whose.tail, frame.function.rpartition(".")[2]) in _SENDERS
+
+
 def _others_run(process: WatchedProcess) -> bool:
-    """Return whether another thread of a process runs code of the program, and may hold a lock."""
+    """Return whether another thread of a process runs code of the program, and may fill a queue."""
     return any(
         program_frames(frames_of(thread.last, process.folder))
         for thread in process.threads

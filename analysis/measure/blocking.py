@@ -13,6 +13,7 @@ from feedline.profiler.samplers.blocked_threads import (
     ON_LOCK,
     ON_NETWORK,
     ON_PROCESS,
+    ON_SHARED_LOCK,
     ON_SLEEP,
     ON_STOP,
     ON_UNKNOWN,
@@ -24,6 +25,7 @@ from feedline.profiler.store.segment_reader import Process
 DOING = {
     ON_SLEEP: "sleeping",
     ON_LOCK: "waiting for a lock or another thread",
+    ON_SHARED_LOCK: "waiting for a lock or another process",
     ON_NETWORK: "waiting for the network",
     ON_PROCESS: "waiting for another process",
     ON_STOP: "stopped",
@@ -60,14 +62,12 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocke
         inside |= np.isin(looks["pid"], pids(process)) & holds(making, looks["start"])
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
-    ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
-    return _Blocked(
-        {
-            main.names.get(source, "unknown"): float(weights[source] / weights.sum())
-            for source in ordered
-        },
-        len(seen),
-    )
+    by: dict[str, float] = {}
+    for source in np.flatnonzero(weights).tolist():
+        kind = main.names.get(source, "unknown")
+        kind = ON_LOCK if kind == ON_SHARED_LOCK else kind
+        by[kind] = by.get(kind, 0.0) + float(weights[source] / weights.sum())
+    return _Blocked(dict(sorted(by.items(), key=lambda row: -row[1])), len(seen))
 
 
 def pids(process: Process) -> list[int]:

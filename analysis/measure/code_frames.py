@@ -15,10 +15,10 @@ OPERATIONS = "taps/operations/"
 #: Files as a recording has them: whole paths, or what is left of them where folders are masked.
 _PACKAGE = re.compile(r"(?:^|.*/)(?:site|dist)-packages/(?P<name>\w+)(?:/(?P<tail>.*)|\.\w+)?$")
 _PYTHON = re.compile(r"(?:^|.*/)python3\.\d+/(?P<tail>.*)$")
-_OURS = re.compile(
-    r"(?:^|.*/)(?:feedline/)?profiler/"
-    r"(?P<tail>(?:taps|record|session|samplers|follow|store|files)/.*|\w+\.py)$"
-)
+_OUR_FOLDERS = r"(?:taps|record|session|samplers|follow|store|files)/.*"
+_OURS = re.compile(rf"(?:^|.*/)(?:feedline/)?profiler/(?P<tail>{_OUR_FOLDERS}|\w+\.py)$")
+#: Those below the folder in which the program ran, where it may have a profiler/ of its own.
+_OURS_BELOW = re.compile(rf"(?!/)(?:(?:.*/)?feedline/(?:profiler|cli)/.*|profiler/{_OUR_FOLDERS})")
 _OUR_COMMANDS = re.compile(r"(?:^|.*/)feedline/(?P<tail>cli/.*)$")
 #: What a tap adds to the file of the code that it puts in a function's place (taps/patch.py).
 _TAP = re.compile(r" \(feedline; [^)]*\)$")
@@ -72,7 +72,7 @@ def origin(file: str) -> _Origin:
     """Return whose a file is, also where its folders are masked."""
     plain = _TAP.sub("", file)
     if ours := _OURS.match(plain) or _OUR_COMMANDS.match(plain):
-        if plain != file or library(plain) == FEEDLINE or not plain.startswith("/"):
+        if plain != file or library(plain) == FEEDLINE or _OURS_BELOW.fullmatch(plain):
             return _Origin(FEEDLINE, ours["tail"])
     if plain != file:
         return _Origin(FEEDLINE, f"{OPERATIONS}{plain}")

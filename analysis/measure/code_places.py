@@ -81,13 +81,23 @@ _COLLATING = (
     _Mark(COLLATE, FEEDLINE, r"taps/fetch\.py", "collate"),
     _Mark(COLLATE, "torch", r"utils/data/_utils/collate\.py"),
 )
-_WORKER_LOOP = _Mark(IDLE, "torch", r"utils/data/_utils/worker\.py", "_worker_loop")
+#: torchdata's StatefulDataLoader has files of its own for what torch's DataLoader does.
+_STATEFUL = r"stateful_dataloader/stateful_dataloader\.py"
+_STARTS = "__iter__|_get_iterator|_reset|__init__"
+_WORKER_LOOPS = (
+    _Mark(IDLE, "torch", r"utils/data/_utils/worker\.py", "_worker_loop"),
+    _Mark(IDLE, "torchdata", r"stateful_dataloader/worker\.py", "_worker_loop"),
+)
 _QUEUE = _Mark(IDLE, PYTHON, r"multiprocessing/(queues|connection)\.py")
 _MARKS = (
-    _Mark(START, "torch", r"utils/data/dataloader\.py", "__iter__|_get_iterator|_reset|__init__"),
+    _Mark(START, "torch", r"utils/data/dataloader\.py", _STARTS),
+    _Mark(START, "torchdata", _STATEFUL, _STARTS),
     _Mark(SAMPLER, "torch", r"utils/data/dataloader\.py", "_next_index"),
     _Mark(SAMPLER, "torch", r"utils/data/(sampler|distributed)\.py"),
+    _Mark(SAMPLER, "torchdata", _STATEFUL, "_next_index"),
+    _Mark(SAMPLER, "torchdata", r"stateful_dataloader/sampler\.py"),
     _Mark(WAIT, "torch", r"utils/data/dataloader\.py"),
+    _Mark(WAIT, "torchdata", _STATEFUL, "(?!(load_)?state_dict).*"),
     _Mark(BACKWARD, "torch", r"_tensor\.py", "backward"),
     _Mark(
         BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"
@@ -141,7 +151,8 @@ def standing(frames: Sequence[StackFrame]) -> _Standing:
     fetch = next((at for at, frame in enumerate(frames) if _FETCH.fits(frame)), None)
     if fetch is not None:
         return _making(frames, fetch)
-    loop = next((at for at, frame in enumerate(frames) if _WORKER_LOOP.fits(frame)), None)
+    loops = (is_worker_loop(frame.file, frame.function) for frame in frames)
+    loop = next((at for at, found in enumerate(loops) if found), None)
     if loop is not None:
         idle = any(_QUEUE.fits(frame) for frame in frames[loop + 1 :])
         return _Standing(IDLE if idle else OTHER, loop + 1)
@@ -152,6 +163,11 @@ def standing(frames: Sequence[StackFrame]) -> _Standing:
             continue
         told = _Standing(mark.place, at + 1) if mark.place != told.place else told
     return told
+
+
+def is_worker_loop(file: str, function: str) -> bool:
+    """Return whether a function is the loop of a loader's worker."""
+    return any(_fits(mark, file, function) for mark in _WORKER_LOOPS)
 
 
 def besides(frames: Sequence[StackFrame]) -> tuple[str, int] | None:

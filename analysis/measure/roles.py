@@ -2,12 +2,21 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from feedline.analysis.measure.code_frames import origin
+from feedline.analysis.measure.code_places import (
+    BACKWARD,
+    FORWARD,
+    MAKING,
+    OPTIMIZER,
+    WAIT,
+    is_worker_loop,
+    standing,
+)
 from feedline.analysis.measure.code_tree import MAIN, WORKER
 from feedline.profiler import masks
 from feedline.profiler.attach.watched import SeenStack, Watched, WatchedProcess, WatchedThread
@@ -20,6 +29,14 @@ _OTHER, _LAUNCHER = "other", "launcher"
 _LAUNCHES = re.compile(
     r"distributed/(run|launch|launcher/.*|elastic/.*)\.py|multiprocessing/spawn\.py"
 )
+#: Functions of Python in which a process waits for one that it has started.
+_WAITS_FOR = {
+    "multiprocessing/process.py": ("join",),
+    "subprocess.py": ("wait", "communicate", "run"),
+}
+_SOME_CPU = 0.05  # CPUs that a process uses at least which does not only wait
+_MODEL = (FORWARD, BACKWARD, OPTIMIZER)
+_STEPS = (WAIT, *MAKING, *_MODEL)
 _SERVER = re.compile(r"multiprocessing/(forkserver|resource_tracker)\.py")
 _START = ("multiprocessing/process.py", "_bootstrap")
 _PIN = "_pin_memory_loop"
@@ -75,17 +92,22 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
     """Return the processes that train, in the order of their ranks."""
     by_pid = {process.pid: process for process in watched.processes}
     roles = {process.pid: _role(process) for process in watched.processes}
+    above = {process.pid: _above(process, by_pid, watched.pid) for process in watched.processes}
+    beside = _only_start_others(watched.processes, roles, above)
     mains: dict[int, WatchedRank] = {}
     for process in watched.processes:
-        above = _above(process, by_pid)
-        owner = next((mains[pid] for pid in above if pid in mains), None)
+        owner = next((mains[pid] for pid in above[process.pid] if pid in mains), None)
+        if process.pid in beside:
+            continue
         if owner is None:
             if roles[process.pid] == _OTHER and process.main_thread is not None:
-                mains[process.pid] = WatchedRank(process.rank, process)
+                mains[process.pid] = WatchedRank(process.rank, _by_what_trains(process))
         elif roles[process.pid] == WORKER or process.name == _WORKER_NAME:
             owner.workers.append(process)
         elif roles[process.pid] == _OTHER:
             owner.others.append(process)
+    for rank in list(mains.values())[:1]:
+        rank.others += [by_pid[pid] for pid in beside]
     for rank in mains.values():
         rank.workers.sort(key=lambda process: (process.begun_s, process.pid))
     ranks = sorted(mains.values(), key=lambda rank: (rank.number is None, rank.number or 0))
@@ -95,6 +117,88 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
         elif rank.number is None:
             rank.number = number
     return ranks
+
+
+def _only_start_others(
+    processes: Sequence[WatchedProcess], roles: dict[int, str], above: dict[int, list[int]]
+) -> list[int]:
+    """Change the roles of processes that only wait for what they have started, as a launcher does.
+
+    Return what they have started beside a training, such as a monitor.
+    """
+    beside: list[int] = []
+    for parent in processes:
+        if roles[parent.pid] != _OTHER or not _waits_for_others(parent):
+            continue
+        below = [
+            process
+            for process in processes
+            if parent.pid in above[process.pid]
+            and roles[process.pid] == _OTHER
+            and process.name != _WORKER_NAME
+            and process.main_thread is not None
+        ]
+        runs = [process for process in below if not process.ended]
+        trains = [process.pid for process in runs if _uses_torch(process)]
+        trains = trains or [process.pid for process in runs if _computes(process)]
+        if trains:
+            roles[parent.pid] = _LAUNCHER
+            beside += [
+                process.pid
+                for process in below
+                if process.pid not in (*trains, *beside)
+                and not any(process.pid in above[pid] for pid in trains)
+                and not any(pid in above[process.pid] for pid in trains)
+            ]
+    return beside
+
+
+def _waits_for_others(process: WatchedProcess) -> bool:
+    stacks = process.main_thread.stacks if process.main_thread else ()
+    waits = sum(stack.samples for stack in stacks if any(map(_waits, inside_process(stack.frames))))
+    return waits * 2 > sum(stack.samples for stack in stacks)
+
+
+def _waits(frame: Place) -> bool:
+    whose = origin(frame.file)
+    functions = _WAITS_FOR.get(whose.tail, ()) if whose.owner == PYTHON else ()
+    return frame.function.rpartition(".")[2] in functions
+
+
+def _uses_torch(process: WatchedProcess) -> bool:
+    return any(
+        origin(frame.file).owner == "torch"
+        for thread in process.threads
+        for stack in thread.stacks
+        for frame in inside_process(stack.frames)
+    )
+
+
+def _computes(process: WatchedProcess) -> bool:
+    return process.usage.cpu_s > _SOME_CPU * process.seconds
+
+
+def _by_what_trains(process: WatchedProcess) -> WatchedProcess:
+    """Return a process with the thread that trains as its main thread."""
+    if any(_steps(thread, process.folder)[1] for thread in process.threads if thread.is_main):
+        return process
+    trains = max(process.threads, key=lambda thread: _steps(thread, process.folder))
+    if not _steps(trains, process.folder)[1]:
+        return process
+    threads = tuple(replace(thread, is_main=thread is trains) for thread in process.threads)
+    return replace(process, threads=threads)
+
+
+def _steps(thread: WatchedThread, folder: str) -> tuple[int, int]:
+    """Return how often a thread was seen to compute with a model, and to do anything of a step."""
+    places = [
+        (standing(frames_of(inside_process(stack.frames), folder)).place, stack.samples)
+        for stack in thread.stacks
+    ]
+    return (
+        sum(samples for place, samples in places if place in _MODEL),
+        sum(samples for place, samples in places if place in _STEPS),
+    )
 
 
 def inside_process(frames: Sequence[_Frame]) -> Sequence[_Frame]:
@@ -120,7 +224,8 @@ def frames_of(frames: Sequence[Place], folder: str) -> tuple[StackFrame, ...]:
 def shown(file: str, folder: str) -> str:
     """Return a file as people name it: below the folder in which the process works; else masked."""
     below = folder and file.startswith(f"{folder}/")
-    return file[len(folder) + 1 :] if below else masks.source(file)
+    name = file[len(folder) + 1 :] if below else masks.source(file)
+    return name.encode("utf-8", "backslashreplace").decode()  # it may not be UTF-8
 
 
 def _whole(file: str, folder: str) -> str:
@@ -133,7 +238,7 @@ def _role(process: WatchedProcess) -> str:
     if thread is None:
         return _OTHER
     frames = [frame for stack in thread.stacks for frame in inside_process(stack.frames)]
-    if any(_fits(frame, "torch", r"utils/data/_utils/worker\.py") for frame in frames):
+    if any(is_worker_loop(frame.file, frame.function) for frame in frames):
         return WORKER
     if any(_fits(frame, PYTHON, _SERVER.pattern) for frame in frames):
         return _LAUNCHER
@@ -149,12 +254,14 @@ def _fits(frame: Place, owner: str, file: str) -> bool:
     return whose.owner == owner and re.fullmatch(file, whose.tail) is not None
 
 
-def _above(process: WatchedProcess, by_pid: dict[int, WatchedProcess]) -> list[int]:
-    above = []
+def _above(process: WatchedProcess, by_pid: dict[int, WatchedProcess], named: int) -> list[int]:
+    """Return the processes that a process is below; all are below the one that was named."""
+    above: list[int] = []
     while process.parent in by_pid and process.parent not in above:
         above.append(process.parent)
         process = by_pid[process.parent]
-    return above
+    # there may be a shell between them, which is not watched
+    return [*above, named] if named in by_pid and named not in (*above, process.pid) else above
 
 
 def _stacks(process: WatchedProcess, kind: str) -> ProcessStacks:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from feedline.profiler.masks import MASK
 from feedline.profiler.store.sampled_stacks import FileState
 
 _LARGEST_BYTES = 4_000_000
+_NUMBER = re.compile(r"^\d+/")  # of files that are masked alike (profiler/stacks/stack_log.py)
 
 
 @dataclass
@@ -60,8 +62,9 @@ class SourceLines:
         named = function.isidentifier()
         state = self.states.get(file)
         name = file if state is None else file.rpartition(f"{MASK}/")[2]
-        for folder in (Path(), *self.folders):
-            lines = self._read(folder / name, state)
+        names = dict.fromkeys((name, _NUMBER.sub("", name) if name != file else name))
+        for path in (folder / one for one in names for folder in (Path(), *self.folders)):
+            lines = self._read(path, state)
             if lines and (not named or any(f"def {function}" in line for line in lines)):
                 return lines
         return []

@@ -81,7 +81,11 @@ def watch(pid: int, seconds: float) -> Watched:
     reader.end()
     processes = watching.processes()
     if not any(process.threads for process in processes):
-        raise ProcessNotFound(f"process {pid} ended before anything was seen of it: name another")
+        raise ProcessNotFound(
+            f"process {pid} ended before anything was seen of it: name another"
+            if kernel.state(pid) in ("", ZOMBIE)
+            else f"no stack of process {pid} could be read: look at it for longer with --seconds"
+        )
     return Watched(pid, time.monotonic() - begin_s, name, cost_s, processes)
 
 
@@ -96,11 +100,18 @@ def _pythons(pid: int) -> list[int]:
         )
     if kernel.state(pid) == ZOMBIE:
         raise ProcessNotFound(f"process {pid} has ended: name one that runs")
-    tree = [pid, *descendants(pid)]
-    try:
-        pythons = [one for one in tree if kernel.uses_python(one) and not proc.tidies_up(one)]
-    except PermissionError as error:
-        raise _not_permitted(pid) from error
+    pythons: list[int] = []
+    refused = 0
+    for one in (pid, *descendants(pid)):
+        try:
+            if kernel.uses_python(one) and not proc.tidies_up(one):
+                pythons.append(one)
+        except PermissionError as error:
+            if one == pid:
+                raise _not_permitted(pid) from error
+            refused = refused or one
+    if refused and not pythons:
+        raise _not_permitted(refused)
     if not pythons:
         raise ProcessNotFound(
             f"process {pid} ({kernel.name(pid)}) does not run Python: name the training's process"

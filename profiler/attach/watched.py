@@ -32,8 +32,8 @@ class WatchedThread:
         stacks: those that were seen.
         last: the last one, outermost frame first.
         switches: how often it gave up its CPU.
-        waits_on: what it waited for at the end: lock, sleep, network, another process, file; empty:
-            nothing, or the kernel does not say.
+        waits_on: what it waited for at the end: lock, shared lock, sleep, network, another process,
+            file; empty: nothing, or the kernel does not say.
         waited_s: for how long it has not run at the end; None: the kernel does not say.
     """
 

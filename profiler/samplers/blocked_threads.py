@@ -121,6 +121,7 @@ def _lives(file: OpenFile) -> bool:
 
 
 ON_SLEEP, ON_LOCK, ON_NETWORK, ON_PROCESS = "sleep", "lock", "network", "another process"
+ON_SHARED_LOCK = "shared lock"  # of several processes: of a file, or in memory that they share
 _FILE, _PAGE_FAULT, ON_UNKNOWN = "file", "page fault", "unknown"
 ON_STOP = "stop"  # it was stopped, by SIGSTOP or a debugger
 _STOPPED = (b"T", b"t")
@@ -130,7 +131,8 @@ _STOPPED = (b"T", b"t")
 _X86 = {
     **{
         "sleep": (35, 230),
-        "lock": (202, 449, 455, 65, 220, 73, 72),
+        "futex": (202,),
+        "lock": (449, 455, 65, 220, 73, 72),
         "child": (61, 247),
         "message": (70, 243),
     },
@@ -163,7 +165,8 @@ _X86 = {
 _ARM64 = {
     **{
         "sleep": (101, 115),
-        "lock": (98, 449, 455, 193, 192, 32, 25),
+        "futex": (98,),
+        "lock": (449, 455, 193, 192, 32, 25),
         "child": (95, 260),
         "message": (188, 183),
     },
@@ -197,11 +200,12 @@ _CALLS = {"x86_64": _X86, "aarch64": _ARM64}.get(platform.machine(), {})
 _CALL_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
 _OF_GROUP = {
     "sleep": ON_SLEEP,
-    "lock": ON_LOCK,
+    "lock": ON_SHARED_LOCK,
     "child": ON_PROCESS,
     "message": ON_PROCESS,
     "path": _FILE,
 }
+_PRIVATE = 128  # FUTEX_PRIVATE_FLAG of futex(2): no other process uses it
 _MOST_POLLED = 8
 
 
@@ -223,6 +227,8 @@ def blocked_by(pid: int, line: bytes) -> str | None:
     group, arguments = _CALL_GROUPS.get(int(words[0]), ""), [int(word, 16) for word in words[1:]]
     if group in _OF_GROUP:
         return _OF_GROUP[group]
+    if group == "futex":
+        return ON_LOCK if arguments[1] & _PRIVATE else ON_SHARED_LOCK
     if group == "descriptor":
         return _descriptor(pid, arguments[0])
     if group == "poll":

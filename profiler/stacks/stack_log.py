@@ -5,6 +5,7 @@ It counts how often each stack was seen, and writes the counts of a stretch of t
 
 import os
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 
 from feedline.profiler import masks
@@ -36,6 +37,7 @@ class StackLog:
         self._written = 0
         self._processes = 0
         self._files: dict[str, str] = {}
+        self._masked: dict[str, str] = {}  # name -> file
         self._frames: dict[Place, int] = {}
         self._stacks: dict[tuple[int, str, tuple[Place, ...]], int] = {}
         self._counts: dict[int, list[int]] = {}
@@ -102,7 +104,7 @@ class StackLog:
         self.flush()
 
     def flush(self) -> None:
-        data = "".join(self._lines).encode("utf-8", "replace")
+        data = "".join(self._lines).encode("utf-8", "backslashreplace")
         self._lines.clear()
         while data:
             written = os.write(self._file, data)
@@ -115,16 +117,25 @@ class StackLog:
             number = self._frames[place] = len(self._frames)
             file = self._files.get(place.file)
             if file is None:
-                file = self._files[place.file] = _plain(_shown(place.file))
+                file = self._files[place.file] = self._name(place.file)
                 self._state(place.file, file)
             self._line("f", place.line, _plain(place.function), file)
         return number
+
+    def _name(self, file: str) -> str:
+        """Return what the log calls a file: of several that are masked alike, each has a number."""
+        name, real = _plain(_shown(file)), os.path.abspath(file)
+        before, masked, below = name.rpartition(f"{masks.MASK}/")
+        if not masked:
+            return name
+        names = chain([name], (f"{before}{masked}{number}/{below}" for number in count(2)))
+        return next(name for name in names if self._masked.setdefault(name, real) == real)
 
     def _state(self, file: str, named: str) -> None:
         """Write how a file of the program is now, so that a changed one is told from it later."""
         if not file.endswith(".py") or masks.library(file):
             return
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             about = os.stat(file)
             self._line("w", about.st_mtime_ns, about.st_size, named)
 

@@ -206,7 +206,10 @@ class StackReader:
                 data, at = block, at
             else:
                 data, at = bytes(memory.read(frame, _FRAME_BYTES)), 0
-            words = word(data, at)
+            try:
+                words = word(data, at)
+            except struct.error as error:  # the memory ends there
+                raise Torn from error
             found.append((words[code_at], words[running_at]))
             frame = words[previous_at]
             if len(found) > _MOST_FRAMES:
@@ -283,7 +286,8 @@ class StackReader:
         width = 4 if "32" in encoding else 2 if "16" in encoding else 1
         if length > _LONGEST_TEXT:
             raise LookupError(length)
-        return bytes(self._memory.read(address + start, length * width)).decode(encoding)
+        data = bytes(self._memory.read(address + start, length * width))
+        return data.decode(encoding, "surrogatepass")  # of a folder whose name is not UTF-8
 
     def _bytes(self, address: int) -> bytes:
         length = self._memory.words(address + 16, 1)[0]

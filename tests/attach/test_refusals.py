@@ -8,6 +8,8 @@ import time
 import pytest
 
 from feedline.__main__ import main
+from feedline.profiler.attach import kernel, watch
+from feedline.profiler.attach.memory_reader import MemoryReader
 
 PYTHON = "import time; print('begun', flush=True); time.sleep(60)"
 
@@ -78,6 +80,53 @@ def test_a_process_of_another_user(sleeper):
         "with sudo\n"
     )
     assert sleeper.poll() is None
+
+
+def test_a_child_that_must_not_be_read_is_left_out(sleeper, monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    uses_python = kernel.uses_python
+
+    def refuses(pid: int) -> bool:
+        if pid == child.pid:
+            raise PermissionError
+        return uses_python(pid)
+
+    monkeypatch.setattr(watch, "descendants", lambda pid: [child.pid])
+    monkeypatch.setattr(kernel, "uses_python", refuses)
+    try:
+        assert main(["attach", "-q", str(sleeper.pid), "--seconds", "1"]) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_child_that_must_not_be_read_is_named_where_no_other_runs_python(capsys, monkeypatch):
+    def refuses(pid: int) -> bool:
+        if pid == os.getpid():
+            raise PermissionError
+        return False
+
+    monkeypatch.setattr(watch, "descendants", lambda pid: [os.getpid()])
+    monkeypatch.setattr(kernel, "uses_python", refuses)
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        code, line = said(capsys, process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert code == 71 and f"process {os.getpid()} " in line
+
+
+def test_a_process_that_lives_is_not_said_to_have_ended(sleeper, capsys, monkeypatch):
+    monkeypatch.setattr(MemoryReader, "threads", lambda self, pid: ())
+
+    code, line = said(capsys, sleeper.pid)
+
+    assert code == 67
+    assert line.endswith(
+        f"no stack of process {sleeper.pid} could be read: look at it for longer with --seconds"
+    )
 
 
 def test_py_spy_is_asked_for_where_another_python_runs(sleeper, capsys, monkeypatch, tmp_path):
