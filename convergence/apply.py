@@ -115,6 +115,18 @@ def _base_rates(groups: list[dict[str, Any]]) -> list[float]:
     return [float(group.get("initial_lr", group.get("lr", math.nan))) for group in groups]
 
 
+def _share_parameters(
+    optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None
+) -> bool:
+    """Return whether an optimizer is made of parameters of the one that steps it."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return outer is not None and any(
+        parameter is parameters[0]
+        for group in outer.param_groups
+        for parameter in (group["params"] if parameters else ())
+    )
+
+
 class FixInjector:
     """The hooks of one training, patched into torch.
 
@@ -142,11 +154,14 @@ class FixInjector:
         self._changed: dict[int, RateChanges] = {}
         self._depth = _ModelDepth()
         self._open = OpenSteps()
+        self._outer: Callable[[], torch.optim.Optimizer | None] = lambda: None  # a weak reference
+        self._factor = 1.0  # on the rates of its step
         self._updates = self._samples = self._before = 0
         self._rows = 0  # of models' inputs since the last update
         self._counted: int | None = 0  # samples that the recording had counted at that update
         self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
         self._epoch: int | None = None
+        self._is_first = False  # no update was made since a new model was seen
 
     def attach(self, requests: list[_FixRequest], patches: Patches) -> Callable[[], None]:
         """Let the fixes register their hooks, and patch torch for these.
@@ -234,11 +249,11 @@ class FixInjector:
             return original(module, *args, **kwargs)
         if module not in self._seen:
             self._seen.add(module)
-            self._epoch = None
+            self._epoch, self._is_first = None, True
             for name, act in self._models:
                 with self._guarded(name):
                     act(module)
-        if self._epoch is None:  # a first call may come before there is a loader
+        if self._is_first and self._epoch is None:  # a call may come before there is a loader
             self._epoch = self._last_loader
         self._rows += rows(args, kwargs)
         self._depth.inside += 1
@@ -351,6 +366,8 @@ class FixInjector:
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
         if not self._open.begins(optimizer):
+            if self._factor != 1.0 and not _share_parameters(optimizer, self._outer()):
+                self._changed[id(optimizer)] = multiply_rates(optimizer, self._factor)
             return
         self._count_samples()
         batch = (self._samples - self._before) * self.ranks
@@ -361,6 +378,7 @@ class FixInjector:
         for name, of in self._rates:
             with self._guarded(name):
                 factor *= of(progress)
+        self._outer, self._factor = weakref.ref(optimizer), factor
         if factor != 1.0:
             self._changed[id(optimizer)] = multiply_rates(optimizer, factor)
 
@@ -369,7 +387,7 @@ class FixInjector:
         if not self._open.ends(optimizer):
             return
         self._updates += 1
-        self._before = self._samples
+        self._before, self._is_first = self._samples, False
 
     def _count_samples(self) -> None:
         """Add the samples since the last update: those of loaders, or rows of models' inputs.

@@ -257,7 +257,7 @@ def of_recording(
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
         if other := _another_training(facts, change):
             return other
-        if facts.loader_made_again:  # then it has no effect
+        if facts.loader_made_again and not change.endless:  # then it has no effect
             change = _without(change, "persistent_workers")
         try:
             recorded = recording()
@@ -303,7 +303,8 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
     stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
     if stays and facts.dataset_changes:
         return epoch_restart.CHANGED
-    return epoch_restart.MADE_AGAIN if stays and facts.loader_made_again else None
+    once = change.endless or not facts.loader_made_again
+    return None if once or not stays else epoch_restart.MADE_AGAIN
 
 
 def _without(change: Change, setting: str) -> Change:

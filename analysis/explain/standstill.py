@@ -181,6 +181,12 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
     """Return what every process does, and who waits for whom if none moves."""
     groups = [_group(rank, len(ranks) > 1) for rank in ranks]
     every = [doing for group in groups for doing in group]
+    every += [
+        _doing(name, process)
+        for rank in ranks
+        for name, process in rank.processes
+        if process in rank.beside
+    ]
     mains = [group[0] for group in groups]
     waiting = [main for main in mains if main.still and main.kind != _ENDED]
     alone = len(waiting) < sum(main.kind != _ENDED for main in mains)
@@ -192,7 +198,9 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
 
 
 def _group(rank: WatchedRank, several: bool) -> list[_Doing]:
-    doings = [_doing(name, process) for name, process in rank.processes]
+    doings = [
+        _doing(name, process) for name, process in rank.processes if process not in rank.beside
+    ]
     return [_of_ranks(doings[0]), *doings[1:]] if several else doings
 
 

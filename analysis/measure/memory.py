@@ -243,11 +243,13 @@ def _growth(
     fewest = _FEWEST if who == "main" else _FEWEST_LOOKS
     if len(series[0]) < (_FEWEST_PROVEN if held is not None and held.holder in _PROOF else fewest):
         return None
-    made, values = _settled(*_thinned(series))
+    jumps = Jumps.of(*series, events)
+    made, values = _thinned(series)
+    if jumps is None and (held is None or held.holder is not Holder.COPIES):
+        made, values = _settled(made, values)
     span = float(made[-1] - made[0])
     if span * clock.step_s < _LEAST_S:
         return None
-    jumps = Jumps.of(*series, events)
     rate = jumps.per_step if jumps is not None else slope(made, values)
     if rate * span < max(_LEAST_BYTES, _LEAST_SHARE * float(values[0])):
         return None

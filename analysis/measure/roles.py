@@ -53,6 +53,7 @@ class WatchedRank:
         main: the process that trains.
         workers: that make its batches, in the order in which they began.
         others: that it has started for something else.
+        beside: that were started beside all ranks, such as a monitor.
         numbers: of the workers, as their loader counts them; empty: as they began.
     """
 
@@ -60,11 +61,12 @@ class WatchedRank:
     main: WatchedProcess
     workers: list[WatchedProcess] = field(default_factory=list)
     others: list[WatchedProcess] = field(default_factory=list)
+    beside: list[WatchedProcess] = field(default_factory=list)
     numbers: Sequence[int] = ()
 
     @property
     def processes(self) -> list[tuple[str, WatchedProcess]]:
-        """Name and process: of the main process, the workers and the others."""
+        """Name and process: of the main process, the workers, the others, and those beside it."""
         several = self.number is not None
         of = f" of rank {self.number}" if several else ""
         return [
@@ -73,7 +75,7 @@ class WatchedRank:
                 (f"worker {number}{of}", worker)
                 for number, worker in zip(self.numbers or count(), self.workers)
             ),
-            *((f"process {other.pid}", other) for other in self.others),
+            *((f"process {other.pid}", other) for other in (*self.others, *self.beside)),
         ]
 
     def stacks(self) -> list[ProcessStacks]:
@@ -107,7 +109,7 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
         elif roles[process.pid] == _OTHER:
             owner.others.append(process)
     for rank in list(mains.values())[:1]:
-        rank.others += [by_pid[pid] for pid in beside]
+        rank.beside += [by_pid[pid] for pid in beside]
     for rank in mains.values():
         rank.workers.sort(key=lambda process: (process.begun_s, process.pid))
     ranks = sorted(mains.values(), key=lambda rank: (rank.number is None, rank.number or 0))
@@ -139,7 +141,8 @@ def _only_start_others(
             and process.main_thread is not None
         ]
         runs = [process for process in below if not process.ended]
-        trains = [process.pid for process in runs if _uses_torch(process)]
+        trains = _with_ranks(parent, below)
+        trains = trains or [process.pid for process in runs if _uses_torch(process)]
         trains = trains or [process.pid for process in runs if _computes(process)]
         if trains:
             roles[parent.pid] = _LAUNCHER
@@ -151,6 +154,13 @@ def _only_start_others(
                 and not any(pid in above[process.pid] for pid in trains)
             ]
     return beside
+
+
+def _with_ranks(parent: WatchedProcess, below: Sequence[WatchedProcess]) -> list[int]:
+    """Return the processes that were given ranks, each its own; those of the parent do not count."""
+    ranks = {process.pid: process.rank for process in below if process.rank is not None}
+    given = parent.rank is None and len(set(ranks.values())) == len(ranks)
+    return list(ranks) if given else []
 
 
 def _waits_for_others(process: WatchedProcess) -> bool:

@@ -157,7 +157,9 @@ def _one_of(unit: str) -> str:
     """``batch`` of ``batches``; a unit that is no plural as it is."""
     if not unit.isalpha():
         return unit
-    return unit.removesuffix("es" if unit.endswith("ches") else "s")
+    if unit.endswith("ies"):
+        return f"{unit.removesuffix('ies')}y"
+    return unit.removesuffix("es" if unit.endswith(("ches", "shes", "sses")) else "s")
 
 
 def gauge_value(x: float | None, unit: str) -> str:

@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ _exit = os._exit  # without the recorder's own callbacks
 
 @dataclass(frozen=True)
 class StopAfter:
-    """``200`` (updates of one optimizer) or ``20s`` (after the first update, and after an update)."""
+    """``200`` (updates; optimizers in turn make one) or ``20s`` (after the first update, and after an update)."""
 
     updates: int | None
     seconds: float = math.inf
@@ -61,17 +60,20 @@ class StopAfter:
             run: its folder, in which other ranks are found.
             place: of this process among them.
         """
-        counted: Counter[int] = Counter()  # by optimizer: those that take turns make one step
-        began, counting = 0.0, os.getpid()
+        counted, began, counting = 0, 0.0, os.getpid()
+        group: set[int] = set()  # optimizers that have made their update of this step
 
         def count(optimizer: Any, *_: Any) -> None:
-            nonlocal began
+            nonlocal counted, began
             if os.getpid() != counting:  # a fork, which counts its own
                 return
-            counted[id(optimizer)] += 1
+            if not group or id(optimizer) in group:
+                counted += 1
+                group.clear()
+            group.add(id(optimizer))
             began = began or time.monotonic()
             if (
-                self.updates is not None and counted[id(optimizer)] >= self.updates
+                self.updates is not None and counted >= self.updates
             ) or time.monotonic() - began >= self.seconds:
                 _end(stop, run, place)
 

@@ -124,10 +124,11 @@ class StackLog:
 
     def _name(self, file: str) -> str:
         """Return what the log calls a file: of several that are masked alike, each has a number."""
-        name, real = _plain(_shown(file)), os.path.abspath(file)
+        name = _plain(_shown(file))
         before, masked, below = name.rpartition(f"{masks.MASK}/")
         if not masked:
             return name
+        real = os.path.abspath(file)  # of an absolute path: relative ones are not masked
         names = chain([name], (f"{before}{masked}{number}/{below}" for number in count(2)))
         return next(name for name in names if self._masked.setdefault(name, real) == real)
 

@@ -136,7 +136,10 @@ class OpenSteps(threading.local):
 
     def begins(self, optimizer: torch.optim.Optimizer) -> bool:
         """Note that a step begins; returns whether it is the outermost."""
-        self._close(optimizer)  # its last step raised
+        if self._open:
+            self._close(optimizer)  # its last step raised
+            under_way = _stepping()
+            self._open = [number for number in self._open if number in under_way]
         self._open.append(id(optimizer))
         return len(self._open) == 1
 
@@ -153,6 +156,17 @@ class OpenSteps(threading.local):
 def between() -> bool:
     """Return whether this thread is neither in a watched call nor in a backward pass."""
     return not inside.depth and not in_backward()
+
+
+def _stepping() -> set[int]:
+    """Return the optimizers, by id, whose steps are on this thread's stack."""
+    found: set[int] = set()
+    at: Any = sys._getframe(1)
+    while at is not None:
+        if at.f_code.co_filename == torch_optimizer.__file__ and "self" in at.f_locals:
+            found.add(id(at.f_locals["self"]))  # of the wrapper of step()
+        at = at.f_back
+    return found
 
 
 def _steps_now() -> bool:

@@ -60,11 +60,7 @@ class WorkerEntry:
     stacks: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | ({"_original": None} if self._is_of_the_library() else {})
-
-    def _is_of_the_library(self) -> bool:
-        loop = self._original
-        return inspect.isfunction(loop) and loop.__module__.partition(".")[0] in _LIBRARIES
+        return self.__dict__ | ({"_original": None} if _is_of_a_library(self._original) else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Attach in a spawned worker, just before the dataset is unpickled.
@@ -120,10 +116,15 @@ class WorkerEntry:
         batches: set[int] = set()  # by id, from when they are put until they are pickled
         patches.set(given["data_queue"], "put", _watched_put(given["data_queue"].put, batches))
         patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler, batches))
-        module: Any = sys.modules.get(getattr(loop, "__module__", ""))
-        if not hasattr(module, "ExceptionWrapper"):
-            module = importlib.import_module(self.module)
+        module: Any = importlib.import_module(self.module)
+        if _is_of_a_library(loop):  # torchdata has it beside its loop
+            module = sys.modules.get(loop.__module__, module)
         patches.set(module, "ExceptionWrapper", _without_our_frames(module.ExceptionWrapper))
+
+
+def _is_of_a_library(loop: object) -> bool:
+    """Return whether a worker loop is torch's or torchdata's own."""
+    return inspect.isfunction(loop) and loop.__module__.partition(".")[0] in _LIBRARIES
 
 
 def _attach_taps(patches: Patches) -> None:

@@ -340,3 +340,50 @@ def test_a_sample_counts_once_however_often_the_model_is_called_for_it(monkeypat
             training.optimizer.step()
 
     assert training.rates == [0.2, 0.4, 0.6, 0.8]
+
+
+class Stepping(torch.optim.Optimizer):
+    """An optimizer with a parameter of its own, which steps another one as well."""
+
+    def __init__(self, inner):
+        super().__init__([torch.nn.Parameter(torch.zeros(1))], {"lr": 1.0})
+        self.inner = inner
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+def test_warm_up_acts_on_an_inner_optimizer_of_other_parameters():
+    with fixed("warmup=1ep"):
+        training = Training()
+        inner = training.optimizer
+        training.optimizer = Stepping(inner)
+        training.scheduler = torch.optim.lr_scheduler.LambdaLR(training.optimizer, lambda _: 1.0)
+        training.run(1)
+
+    assert training.rates == [0.2, 0.4, 0.6, 0.8]
+
+
+def test_an_optimizer_whose_step_raised_does_not_hide_the_next_one():
+    class Raising(torch.optim.SGD):
+        def step(self, closure=None):
+            raise MemoryError
+
+    with fixed("warmup=1ep"):
+        with contextlib.suppress(MemoryError):
+            Raising([torch.nn.Parameter(torch.ones(1))], lr=1.0).step()
+        training = Training().run()
+
+    assert training.rates == [0.2, 0.4, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8]
+
+
+def test_a_validation_loader_is_not_taken_for_the_epoch_of_a_stream():
+    with fixed("warmup=1ep") as outside:
+        training = Training(norm=False)
+        for step in range(6):
+            if step == 3:
+                list(DataLoader(TensorDataset(torch.ones(8)), 4))
+            training.net(torch.ones(4, 5)).sum().backward()
+            training.optimizer.step()
+
+    assert set(training.rates) == {0.8} and "warmup" in outside.failed

@@ -37,19 +37,30 @@ def test_a_trial_that_cannot_show_it_is_refused(samples, asked, message):
         _check_passes(STAY, made_up_facts(settings={"epoch_samples": samples}), 150, asked)
 
 
-def test_optimizers_that_take_turns_make_one_step(monkeypatch):
+def stopped_after(monkeypatch, updates):
+    """Return how many of these updates, of optimizers by number, are made with --stop-after 3."""
     ended, undo = [], []
     monkeypatch.setattr(stop_after, "_end", lambda *_: ended.append(True))
     hooks = SimpleNamespace(when_imported=lambda _, act: act(), add_undo=undo.append)
     stop_after.StopAfter.parse("3").attach(hooks, lambda: None, None, None)
-    two = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1) for _ in range(2)]
-    steps = 0
+    made = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1) for _ in range(3)]
+    number = 0
     try:
         while not ended:
-            steps += 1
-            for optimizer in two:
-                optimizer.step()
+            made[updates[number]].step()
+            number += 1
     finally:
         undo[0]()
+    return number
 
-    assert steps == 3
+
+@pytest.mark.parametrize(
+    ("updates", "made"),
+    [
+        ([0] * 9, 3),
+        ([0, 1] * 9, 5),  # two that take turns make one step
+        ([0, 0, 1, 1, 1, 2, 2], 4),  # another one for each fold
+    ],
+)
+def test_a_trial_stops_after_its_steps(monkeypatch, updates, made):
+    assert stopped_after(monkeypatch, updates) == made

@@ -42,8 +42,29 @@ def test_a_program_that_waits_for_a_training_does_not_train(waits):
     (rank,) = ranks_of(watched(parent, monitor, training))
 
     assert rank.main.pid == 3 and rank.number is None
-    assert [other.pid for other in rank.others] == [2]
+    assert [other.pid for other in rank.beside] == [2] and not rank.others
     assert not standstill([rank]).stuck
+
+
+@pytest.mark.parametrize("state", ["S", "Z"])
+def test_a_rank_that_stands_still_below_a_program_that_waits_is_a_rank(state):
+    launcher = process(1, thread(COMMAND), parent=0)
+    sleeps = process(2, thread(SLEEPS, waits_on=ON_SLEEP), rank=0, state=state)
+    waits = process(3, thread(BARRIER), rank=1)
+
+    assert [rank.number for rank in ranks_of(watched(launcher, sleeps, waits))] == [0, 1]
+
+
+def test_a_monitor_beside_a_training_is_not_what_the_training_waits_for():
+    launcher = process(1, thread(COMMAND), parent=0)
+    monitor = process(2, thread(SLEEPS, waits_on=ON_SLEEP))
+    waits = [*BACKWARD[:1], (PYTHON + "multiprocessing/queues.py", "get", 103)]
+    training = process(3, thread(waits, waits_on=ON_NETWORK), rank=0)
+
+    still = standstill(ranks_of(watched(launcher, monitor, training)))
+
+    assert still.stuck and "monitor.py" not in str(still.cause)
+    assert any(doing.process is monitor for doing in still.processes)
 
 
 def test_a_training_that_waits_for_a_process_without_torch_still_trains():

@@ -194,3 +194,27 @@ def test_a_nested_tensor_as_input_does_not_end_the_curves(tmp_path):
 
     recorded = read(tmp_path / "run")
     assert len(recorded.curves["train loss"].values) == 4 and recorded.samples == 8
+
+
+class Wrapping(torch.optim.Optimizer):
+    """An optimizer that steps another one, made of its groups, as SAM does."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+        self.inner = torch.optim.SGD(self.param_groups, lr=0.1)
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+def test_updates_of_a_wrapped_optimizer_count_once_in_steps_that_are_only_counted_too(tmp_path):
+    net = torch.nn.Linear(4, 1)
+    with feedline.record(tmp_path / "run"):
+        optimizer = Wrapping(net.parameters())
+        for _ in range(3000):
+            net(torch.ones(2, 4)).mean().backward()
+            optimizer.step()
+
+    (main, *_) = open_run(tmp_path / "run").ranks[0].processes
+    assert len(main.view(Stage.OPTIMIZER)) < 2 * 3000  # most steps were only counted
+    assert read(tmp_path / "run").updates == pytest.approx(3000, rel=0.01)

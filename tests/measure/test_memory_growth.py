@@ -190,8 +190,9 @@ def test_workers_of_an_evaluation_that_come_and_go_beside_them_are_left_out():
     assert found.per_step_bytes == pytest.approx(2 * MB, rel=0.01)
 
 
-def test_what_workers_copy_gets_slower_and_the_last_rate_counts():
-    private = 100 * MB + 2000 * MB * (1 - np.exp(-np.arange(31) / 9))
+@pytest.mark.parametrize("readings", [5, 9])
+def test_what_workers_copy_gets_slower_and_the_last_rate_counts(readings):
+    private = 100 * MB + 2000 * MB * (1 - np.exp(-np.arange(31) / readings))
     (found,) = of_workers(private, [3000 * MB] * 31)
 
     whole = (private[-1] - private[9]) / (21 * 10)

@@ -47,7 +47,7 @@ class ConvergenceWatch:
     def __init__(self, report: ReportHook, report_setup: _ReportSetup) -> None:
         self._report, self._report_setup = report, report_setup
         self.updates = 0
-        self._open = OpenSteps()
+        self._open, self._nested = OpenSteps(), 0  # steps within those of other optimizers
         self._seen = SampleCount()
         self._before = 0  # samples at the last update
         self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
@@ -250,6 +250,7 @@ class ConvergenceWatch:
         """Note that an optimizer is about to step; within the step of another it is no update."""
         try:
             if not self._open.begins(optimizer):
+                self._nested += 1
                 return
             if self._on_gpu and torch.cuda.is_current_stream_capturing():
                 return
@@ -300,6 +301,7 @@ class ConvergenceWatch:
             batches: that loaders handed over for them.
             samples: in these.
         """
+        updates = self._outermost(updates)
         self._seen.paused(updates, steps, batches, samples)
         self.updates += updates
         self._before = self.samples
@@ -310,7 +312,13 @@ class ConvergenceWatch:
         if pause is None or not pause.updates:
             return self.updates, self.samples
         taken = sum(samples for _, samples in pause.batches_during_pause.values())
-        return self.updates + pause.updates, self._seen.with_pause(pause.updates, taken)
+        updates = self._outermost(pause.updates)
+        return self.updates + updates, self._seen.with_pause(updates, taken)
+
+    def _outermost(self, updates: int) -> int:
+        """Return how many of a pause's updates were no step of another's, as of those before."""
+        seen = self.updates + self._nested
+        return round(updates * self.updates / seen) if self._nested else updates
 
     @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
