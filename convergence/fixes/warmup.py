@@ -122,6 +122,9 @@ class Warmup:
         self.counted = int(state["counted"])
 
 
+_FEWEST = 32  # samples: fewer are meant to be epochs
+
+
 @dataclass(frozen=True)
 class _WarmupSetting:
     """Length and start; one of epochs and samples is None."""
@@ -138,6 +141,11 @@ def _parse(text: str) -> _WarmupSetting:
     amount = FixValue.number(length.removesuffix("ep"), _VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
         raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
+    if not in_epochs and amount < _FEWEST:
+        raise ValueError(
+            f"a warm-up of {amount:g} samples is over within an update or two: for epochs, give "
+            f"{amount:g}ep"
+        )
     return _WarmupSetting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 
 

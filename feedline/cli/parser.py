@@ -145,9 +145,11 @@ class Parser(argparse.ArgumentParser):
         # its option, then
         of_training = "goes after `--`" in message and not self._words[0].startswith("-")
         if unknown and not of_training:
-            message = f"unknown option {unknown}{self._suggested(unknown)}"
+            suggested = self._suggested(unknown)
+            message = f"unknown option {unknown}{suggested}"
             if self.prog.endswith(" run"):
-                message += f"; put the script's own options after the script: {self._line(unknown)}"
+                message += "; put the script's own options after the script"
+                message += "" if suggested else f": {self._line(unknown)}"
         elif missing := _VALUE_MISSING.fullmatch(message):
             message = self._value_missing(missing[1].split("/")[-1])
         elif message.endswith(" required: COMMAND"):

@@ -6,7 +6,9 @@ last start are read.
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -154,7 +156,8 @@ class Run:
             )
         if not path.is_dir():
             raise RunNotFound(
-                f"there is no run folder {path}: create one with `feedline run -o {path} train.py`"
+                f"there is no run folder {path}{_suggestion(path)}: create one with `feedline run "
+                f"-o {path} train.py`"
             )
         folders = rank_folders(path)
         if not folders:
@@ -217,3 +220,15 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     return (
         [*notes, f"{name_ranks(gone)} did not come back after the last restart"] if gone else notes
     )
+
+
+def _suggestion(path: Path) -> str:
+    """Return a run with a name like that of one that does not exist; empty: none is near."""
+    near: dict[str, Path] = {}
+    for folder in (Path("runs"), path.parent):
+        with suppress(OSError, RunDamaged):
+            near |= {
+                one.name: one for one in folder.iterdir() if one.is_dir() and rank_folders(one)
+            }
+    names = get_close_matches(path.name, near, 1)
+    return f" (did you mean {near[names[0]]}?)" if names else ""

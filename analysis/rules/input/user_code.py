@@ -30,9 +30,9 @@ _SAYS = Sentence(
 _CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
-_FASTER = Sentence("Make {function} faster, or keep its results.", function=FUNCTION)
+_FASTER = Sentence("Make {function} twice as fast, or keep its results.", function=FUNCTION)
 _ON_BATCH = Sentence(
-    "Make {function} faster: use few operations on the whole batch.", function=FUNCTION
+    "Make {function} twice as fast: use few operations on the whole batch.", function=FUNCTION
 )
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")

@@ -147,7 +147,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
         trial = _record(plan, unfinished, left)
         console = console_for(args)
         document_text.show(document_of(trial), console)
-        (patch, why), kept = _patch(plan), trial.verdict != REJECT
+        (patch, why), kept = _patch(plan), trial.verdict != REJECT and not _is_slower(trial)
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
@@ -580,6 +580,11 @@ def _patch(plan: PairPlan) -> tuple[str, str]:
         return loader_diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
     except NoDiff as error:
         return "", str(error)
+
+
+def _is_slower(trial: SpeedTrial) -> bool:
+    """Tell whether the change made the training slower, if anything: it is not told how to keep it."""
+    return trial.measured is not None and trial.measured.after < trial.measured.before
 
 
 def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
