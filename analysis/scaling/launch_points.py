@@ -167,14 +167,16 @@ def _repeated(points: list[Point]) -> Point:
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
-    """Return ranks that share CPUs because there are fewer of them, where no GPU was seen."""
+    """Say that ranks share CPUs, or would, because there are fewer of them; not where a GPU was seen."""
     machines = [
         (rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()
     ]
     here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
-    if here <= cpus or any("gpus" in machine for machine, _ in machines):
+    if 2 * here <= cpus or any("gpus" in machine for machine, _ in machines):
         return []
+    if here <= cpus:
+        return [f"predictions for more than {counted(int(cpus))} suppose a CPU for each"]
     return [
         f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one "
         f"with more CPUs"

@@ -394,8 +394,8 @@ WELL = [
     Healthy("ddp", "two ranks that compute", RANKS,
             Side("{small} --steps 60 --step-ms 70 --workers 1 --late even --late-ms 40"), ("small",), 2),
     healthy("lightning", "PyTorch Lightning's Trainer, rows in memory", "--batch 256 --steps 150"),
-    healthy("chunked", "rows of an HDF5 file with a chunk for each", "--batch 256 --steps 60"),
+    healthy("chunked", "rows of an HDF5 file with a chunk for each", "--batch 16 --steps 60"),
     healthy("agent", "Q-learning on a replay memory of tensors", "--batch 256 --steps 300"),
     Healthy("saved", "an evaluation and a checkpoint every 200 steps", LOOP,
-            Side("--batch 512 --steps 600 --workers 0 --fused --held 10 --evaluate-every 200 --save-every 200")),
+            Side("--batch 64 --steps 600 --step-ms 20 --workers 0 --fused --held 10 --evaluate-every 200 --save-every 200")),
 ]  # fmt: skip

@@ -223,8 +223,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--no-stacks",
         dest="stacks",
         action="store_false",
-        help="do not sample stacks: the report then names no line but the loader's. Sampling takes at "
-        "most 2 %% of the training's CPU time for 15 s, then 0.5 %%",
+        help="do not sample stacks: the report then names fewer lines. Sampling takes at most 2 %% of "
+        "the training's CPU time for 15 s, then 0.5 %%",
     )
     group.add_argument(
         "--strict",

@@ -250,7 +250,10 @@ def chunked(given):
     with tempfile.TemporaryDirectory() as folder:
         data = Chunked(f"{folder}/rows.h5", given.batch * given.steps)
         loss = lambda m, b: m(b).square().mean()  # noqa: E731
-        supervised(perceptron(512, 16), DataLoader(data, given.batch, num_workers=1), given, loss)
+        wide = nn.Sequential(
+            nn.Linear(512, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 16)
+        )
+        supervised(wide, DataLoader(data, given.batch, num_workers=1), given, loss)
 
 
 def agent(given):

@@ -55,8 +55,9 @@ def _by_workers(search: Search) -> Bars:
     for candidate in search.by_workers:
         now = ""
         if candidate.workers == search.now.workers:
-            measured = rate(search.now.predicted.after)
-            now = " (now)" if candidate == search.now else f" (now {measured})"
+            measured = rate(search.now.predicted.before)  # on the CPUs of the recording
+            same = candidate == search.now and rate(candidate.predicted.after) == measured
+            now = " (now)" if same else f" (now {measured})"
         figures = (rate(candidate.predicted.after), _interval(candidate))
         share = candidate.predicted.after / highest
         rows.append(Bar(f"{_workers(candidate.workers)}{now}", figures, share, "compute"))
