@@ -115,15 +115,16 @@ def _base_rates(groups: list[dict[str, Any]]) -> list[float]:
     return [float(group.get("initial_lr", group.get("lr", math.nan))) for group in groups]
 
 
-def _share_parameters(
-    optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None
-) -> bool:
-    """Return whether an optimizer is made of parameters of the one that steps it."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    return outer is not None and any(
-        parameter is parameters[0]
-        for group in outer.param_groups
-        for parameter in (group["params"] if parameters else ())
+def _has_its_rate(optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None) -> bool:
+    """Return whether an optimizer has the rate of the one that steps it.
+
+    It is made of that one's parameters, or that one copies its rate, as to master weights.
+    """
+    groups = outer.param_groups if outer is not None else []
+    rates = [group["lr"] for group in groups if isinstance(group.get("lr"), float)]
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]][:1]
+    return any(group.get("lr") in rates for group in optimizer.param_groups) or any(
+        parameter is own[0] for group in groups if own for parameter in group["params"]
     )
 
 
@@ -366,7 +367,7 @@ class FixInjector:
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
         if not self._open.begins(optimizer):
-            if self._factor != 1.0 and not _share_parameters(optimizer, self._outer()):
+            if self._factor != 1.0 and not _has_its_rate(optimizer, self._outer()):
                 self._changed[id(optimizer)] = multiply_rates(optimizer, self._factor)
             return
         self._count_samples()

@@ -172,11 +172,12 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
         (rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()
     ]
     here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
-    cpus = float(str(machines[0][0].get("effective_cpus") or here))
+    cpus = float(str(machines[0][0].get("effective_cpus") or 2 * here))
     if 2 * here <= cpus or any("gpus" in machine for machine, _ in machines):
         return []
     if here <= cpus:
-        return [f"predictions for more than {counted(int(cpus))} suppose a CPU for each"]
+        hosts = -(-max(len(run.ranks) for run in runs) // here)
+        return [f"predictions for more than {counted(int(cpus * hosts))} suppose a CPU for each"]
     return [
         f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one "
         f"with more CPUs"

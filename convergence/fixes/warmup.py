@@ -122,7 +122,7 @@ class Warmup:
         self.counted = int(state["counted"])
 
 
-_FEWEST = 32  # samples: fewer are meant to be epochs
+_FEWEST = 10  # samples: fewer are meant to be epochs
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,7 @@ def _parse(text: str) -> _WarmupSetting:
         raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
     if not in_epochs and amount < _FEWEST:
         raise ValueError(
-            f"a warm-up of {amount:g} samples is over within an update or two: for epochs, give "
-            f"{amount:g}ep"
+            f"{amount:g} are samples, fewer than a warm-up can have: for epochs, give {amount:g}ep"
         )
     return _WarmupSetting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 

@@ -128,7 +128,7 @@ class StackLog:
         before, masked, below = name.rpartition(f"{masks.MASK}/")
         if not masked:
             return name
-        real = os.path.abspath(file)  # of an absolute path: relative ones are not masked
+        real = os.path.normpath(file)  # without the working directory, which may be gone
         names = chain([name], (f"{before}{masked}{number}/{below}" for number in count(2)))
         return next(name for name in names if self._masked.setdefault(name, real) == real)
 

@@ -387,3 +387,18 @@ def test_a_validation_loader_is_not_taken_for_the_epoch_of_a_stream():
             training.optimizer.step()
 
     assert set(training.rates) == {0.8} and "warmup" in outside.failed
+
+
+def test_warm_up_acts_once_where_the_rate_is_copied_to_master_weights():
+    class Master(Stepping):
+        def step(self, closure=None):
+            self.inner.param_groups[0]["lr"] = self.param_groups[0]["lr"]
+            self.inner.step()
+
+    with fixed("warmup=1ep"):
+        training = Training(lr=1.0)
+        training.optimizer = Master(training.optimizer)
+        training.scheduler = torch.optim.lr_scheduler.LambdaLR(training.optimizer, lambda _: 1.0)
+        training.run(1)
+
+    assert training.rates == [0.25, 0.5, 0.75, 1.0]

@@ -221,6 +221,11 @@ def test_a_value_that_is_none_says_what_it_may_be(text):
         FIX.parse(text)
 
 
+def test_a_handful_of_samples_is_taken_for_epochs_by_mistake():
+    with pytest.raises(ValueError, match="2 are samples, .* give 2ep"):
+        FIX.parse("2")
+
+
 def test_the_lines_do_what_the_fix_does():
     optimizer = sgd()
     program = {"optimizer": optimizer, "inputs": range(100)}

@@ -26,6 +26,7 @@ def run(ranks, cpus, **machine):
         (4, 2, {}, "4 ranks shared 2 CPUs"),
         (2, 2, {}, "predictions for more than 2 ranks suppose a CPU for each"),
         (2, 16, {}, None),
+        (2, None, {}, None),
         (2, 2, {"gpus": ["one", "two"]}, None),
     ],
 )

@@ -301,7 +301,8 @@ class ConvergenceWatch:
             batches: that loaders handed over for them.
             samples: in these.
         """
-        updates = self._outermost(updates)
+        counted, updates = updates, self._outermost(updates)
+        self._nested += counted - updates
         self._seen.paused(updates, steps, batches, samples)
         self.updates += updates
         self._before = self.samples
