@@ -257,7 +257,7 @@ def of_recording(
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
         if other := _another_training(facts, change):
             return other
-        if facts.loader_made_again and not change.endless:  # then it has no effect
+        if facts.loader_made_again and not change.endless:  # the setting has no effect then
             change = _without(change, "persistent_workers")
         try:
             recorded = recording()

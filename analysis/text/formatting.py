@@ -58,7 +58,7 @@ def counted(x: float, what: str, several: str = "") -> str:
 def called(function: str) -> str:
     """Return a function's name with brackets: ``load()``.
 
-    What has no name of its own stays as it is: ``lambda of line 3``, ``lines 30 to 41``,
+    Anonymous code is left unchanged: ``lambda of line 3``, ``lines 30 to 41``,
     ``<listcomp>``.
     """
     return f"{function}()" if function.replace(".", "_").isidentifier() else function
@@ -154,7 +154,7 @@ def value(x: float | None, unit: str) -> str:
 
 
 def _one_of(unit: str) -> str:
-    """``batch`` of ``batches``; a unit that is no plural as it is."""
+    """Return the singular of a unit: ``batch`` for ``batches``. Other units are left unchanged."""
     if not unit.isalpha():
         return unit
     if unit.endswith("ies"):
