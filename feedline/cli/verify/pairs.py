@@ -11,39 +11,40 @@ from pathlib import Path
 from types import MappingProxyType
 
 from feedline.analysis.explain.measured import gather_ranks
-from feedline.analysis.explain.predictions import change_of
 from feedline.analysis.explain.speed_trial import (
     CHANGED,
     CODES,
     MARGIN,
     REJECT,
     UNCHANGED,
-    Recorded,
     SpeedTrial,
     TrialRun,
     Tried,
     decide,
 )
 from feedline.analysis.explain.tried import LEDGER, SPEED, identity
-from feedline.analysis.ledger.change import Change, Refused
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import PredictedRate
-from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import comparison as between_ranks
-from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
-from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
 from feedline.cli.remaining import Remaining, about
-from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
+from feedline.cli.settings import Value
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
 from feedline.cli.verify.loader_line import NoDiff, loader_diff
 from feedline.cli.verify.text import document_of, write_trial
-from feedline.cli.whatif.prediction import Replayable, change_of_settings, replayable
+from feedline.cli.verify.tried_change import (
+    as_assignments,
+    environment_of,
+    settings_of,
+    tried,
+    tried_with,
+)
+from feedline.cli.whatif.prediction import Replayable, replayable
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import FeedlineError, FixError, ScriptError
@@ -71,10 +72,6 @@ _MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may
 _MAX_START_S = 60.0  # of a run, before its first step and after its last
 _WARMUP_STEPS = 10  # steps in which workers start and queues fill
 _MIN_TRIAL_STEPS = 30
-#: Fixes that can be applied, though what they give is not predicted.
-_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
-    thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}
-}
 
 
 @dataclass(frozen=True)
@@ -213,13 +210,13 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
         FixError: the change cannot be applied.
     """
     facts = training.facts
-    environment = {} if args.settings else _environment_of(args.fix, training)
-    settings = args.settings or ({} if environment else _settings_of(args.fix, training))
+    environment = {} if args.settings else environment_of(args.fix, training)
+    settings = args.settings or ({} if environment else settings_of(args.fix, training))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     steps = args.steps or _trial_steps(facts)
     _check_passes(settings, facts, steps, args.steps is not None)
     return PairPlan(
-        tried=_tried_with(environment, training, fix, margin)
+        tried=tried_with(environment, training, fix, margin)
         if environment
         else tried(training, settings, fix, margin),
         settings=settings,
@@ -242,126 +239,6 @@ def _unchanged_plan(args: argparse.Namespace, program: list[str]) -> PairPlan:
     return PairPlan(
         nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet
     )
-
-
-def _settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
-    """Return the settings that the fix of a finding changes.
-
-    Raises:
-        ScriptError: there is no such finding.
-        FixError: its fix is more than settings.
-    """
-    change = training.change_of_fix(rule_id)
-    if rule_id in _NOT_PREDICTED:
-        return _NOT_PREDICTED[rule_id]
-    if isinstance(change, Refused):
-        raise FixError(
-            f"feedline cannot apply the fix of {rule_id}: make the change, record the training "
-            f"again, and compare both runs (feedline diff)"
-        )
-    if change != Change(settings=change.settings):
-        raise FixError(
-            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's "
-            f"settings: make it, record the training "
-            "again, and compare both runs"
-        )
-    return change.settings
-
-
-def _environment_of(rule_id: str, training: Replayable) -> dict[str, str]:
-    """Return the environment variables that a finding's fix sets; {} if it sets none.
-
-    Raises:
-        ScriptError: the run has no finding with this id.
-        FixError: it does not apply to this training.
-    """
-    if rule_id != page_faults.RULE_ID:
-        return {}
-    training.change_of_fix(rule_id)
-    if variables := page_faults.environment(training.facts):
-        return variables
-    raise FixError(
-        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is "
-        f"already configured in the environment, "
-        "or the images are too large for this glibc or of unknown size"
-    )
-
-
-def tried(
-    training: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float
-) -> Tried:
-    """Return a change of settings, with its prediction.
-
-    Raises:
-        ScriptError: torch would refuse it, or the training was recorded with it.
-    """
-    refuse_impossible(settings, training.settings)
-    if all(training.settings.get(name) == value for name, value in settings.items()):
-        raise ScriptError(
-            f"the training was recorded with {as_code(settings)} already: there is nothing to "
-            f"compare"
-        )
-    return _tried_change(
-        training, as_code(settings), _prediction(training, settings), rule_id, margin
-    )
-
-
-def _tried_with(
-    environment: Mapping[str, str], training: Replayable, rule_id: str, margin: float
-) -> Tried:
-    """Return a change of the environment, with the prediction of the finding's fix."""
-    return _tried_change(
-        training,
-        _as_assignments(environment),
-        _of_fix(training, page_faults.RULE_ID),
-        rule_id,
-        margin,
-    )
-
-
-def _tried_change(
-    training: Replayable,
-    change: str,
-    predicted: PredictedRate | Refused,
-    rule_id: str,
-    margin: float,
-) -> Tried:
-    return Tried(
-        change=change,
-        finding=rule_id,
-        made_at=str(training.settings.get("made_at", "")),
-        unit="samples/s" if training.facts.throughput.samples_per_s else "steps/s",
-        margin=margin,
-        predicted=predicted if isinstance(predicted, PredictedRate) else None,
-        refused=predicted.message if isinstance(predicted, Refused) else "",
-        recorded=_recorded_rate(training.throughput),
-    )
-
-
-def _recorded_rate(throughput: Throughput) -> Recorded | None:
-    """Return the recorded rate, in the unit of the trial."""
-    if throughput.of_all_ranks:
-        return Recorded(throughput.of_all_ranks, throughput.low, throughput.high)
-    return Recorded(throughput.steps_per_s, None, None) if throughput.steps_per_s else None
-
-
-def _of_fix(training: Replayable, rule_id: str) -> PredictedRate | Refused:
-    """Predict the fix of a finding of one rank."""
-    change = change_of(rule_id, training.facts)
-    assert not isinstance(change, Prediction)
-    return training.predict(change) if isinstance(change, Change) else change
-
-
-def _prediction(training: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
-    """Predict as ``feedline whatif`` does."""
-    if settings == {WORKER_THREADS: 1}:
-        return _of_fix(training, thread_oversubscription.RULE_ID)
-    if unknown := [name for name in settings if name not in LOADER]:
-        return Refused(
-            "unknown_setting", f"the replay does not know what {', '.join(unknown)} changes"
-        )
-    asked = change_of_settings(settings, Change(), training.facts, None)
-    return asked if isinstance(asked, Refused) else training.predict(asked.change)
 
 
 def _trial_steps(facts: RuleInputs) -> int:
@@ -575,7 +452,7 @@ def _not_changed(path: Path) -> str:
 def _patch(plan: PairPlan) -> tuple[str, str]:
     """Return the diff of the user's file; or "", and why there is none."""
     if plan.environment:
-        return "", f"start the program with {_as_assignments(plan.environment)} in its environment"
+        return "", f"start the program with {as_assignments(plan.environment)} in its environment"
     try:
         return loader_diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
     except NoDiff as error:
@@ -602,8 +479,3 @@ def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
     )
     for line in masks.token(patch).split("\n")[:-1]:
         console.print(line.removesuffix("\r"), soft_wrap=True)
-
-
-def _as_assignments(environment: Mapping[str, str]) -> str:
-    """Return ``A=1 B=2``, as before a command."""
-    return " ".join(f"{name}={value}" for name, value in environment.items())
