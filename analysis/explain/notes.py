@@ -109,8 +109,8 @@ def _sampled(rank: RankMetrics) -> list[str]:
             f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures "
             f"are corrected for it"
         )
-    if estimate.odds != 1.0:
-        note += ". How much of them is the input is known from sampled stacks"
+    if estimate.corrections:
+        note += ". How their time divides is corrected by sampled stacks"
     sampled = estimate.sampled(rank.stages)
     if unattributed := estimate.unattributed_share(rank.stages):
         note += (

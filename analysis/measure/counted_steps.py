@@ -8,11 +8,11 @@ are few others. But where the counted ones took longer than chance and the cost 
 explain, as after rare long stalls, what they took longer is in a stage of its own: nothing tells in
 which one it was. What recording a step in full costs, as the run itself has measured, is in no
 figure: it lies at both ends of every span, and is taken off what is around that. A step that waits
-for its input waits less while it is recorded: where sampled stacks of the rests show clearly more
-input, its share is theirs.
+for its input waits less while it is recorded, and after a rest the recording itself takes longer
+than it does once it is in the caches, outside every span: where sampled stacks of the rests show
+clearly more input, or clearly less outside of the model, its share is theirs.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, parents
-from feedline.analysis.measure.stages import INPUT_STAGES, STAGE_OF_RECORD, UNATTRIBUTED
+from feedline.analysis.measure.rest_samples import Correction, RestSamples, corrections
+from feedline.analysis.measure.stages import STAGE_OF_RECORD, UNATTRIBUTED
 from feedline.analysis.measure.step_model import Sampled
 from feedline.analysis.measure.steps import Steps, of_loss
 from feedline.profiler.events import Flag, Stage
@@ -31,7 +32,6 @@ MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
 _ENOUGH = 32  # recorded steps after the first rest, to do without those before it
 _DRAWS = 400  # of the bootstrap
 _UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
-_CLEARLY = 0.05  # of the step: by how much more input samples must show
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ class Estimate:
             recording explain.
         cost_ns: what recording one of them in full took longer, 0 or more.
         lies: stage -> share of that which lies in it.
-        odds: times that the odds of the input are what the alike steps show.
-        odds_error: standard error of its logarithm.
+        corrections: what samples of the rests show otherwise than the alike steps.
     """
 
     counted: Counted
@@ -122,8 +121,7 @@ class Estimate:
     wall: FloatArray
     window: IntArray
     longer: bool = False
-    odds: float = 1.0
-    odds_error: float = 0.0
+    corrections: tuple[Correction, ...] = ()
 
     @classmethod
     def of(cls, main: Process, steps: Steps, first: int) -> "Estimate | None":
@@ -153,24 +151,18 @@ class Estimate:
         return replace(estimate, longer=counted.mean_ns > most)
 
     def corrected(
-        self, stages: Mapping[str, IntArray | FloatArray], share: float, samples: int
+        self, stages: Mapping[str, IntArray | FloatArray], seen: RestSamples
     ) -> "Estimate":
-        """Take the share of the input from samples, where they show clearly more of it.
+        """Take from samples of the rests what these show clearly otherwise.
 
         Args:
             stages: of the steps.
-            share: of the input in the rests, 0 to 1, both excluded.
-            samples: of which it is.
+            seen: of the rests.
         """
+        if self.longer:
+            return self
         own = self._without_cost(self._of_alike(stages))
-        shown = _odds_of_input(own)
-        error = 1 / math.sqrt(samples * share * (1 - share))
-        if self.longer or not 0 < shown < math.inf:
-            return self
-        odds = share / (1 - share) / shown
-        if share - shown / (1 + shown) < _CLEARLY or math.log(odds) < 2 * error:
-            return self
-        return replace(self, odds=odds, odds_error=error)
+        return replace(self, corrections=corrections(own, seen))
 
     @property
     def stand_for(self) -> int:
@@ -191,7 +183,8 @@ class Estimate:
         They sum to ``mean_ns`` if the stages sum to the wall time.
         """
         own = self._without_cost(self._of_alike(stages))
-        own = _with_odds(own, _odds_of_input(own) * self.odds)
+        for correction in self.corrections:
+            own = correction.applied(own)
         number = int(self.alone.sum()) + self.stand_for
         alone = {name: float(values[self.alone].sum()) for name, values in stages.items()}
         return {
@@ -243,8 +236,12 @@ class Estimate:
             for name, values in stages.items()
         }
         sizes = draws @ np.bincount(of)
-        usual = _odds_of_input(self._without_cost(self._of_alike(stages))) * self.odds
-        off = np.exp(np.random.default_rng(1).normal(0.0, self.odds_error, _DRAWS))
+        usual = self._without_cost(self._of_alike(stages))
+        random = np.random.default_rng(1)
+        told = [  # samples tell these, not the steps that are drawn
+            (one, one.odds(usual) * one.times * np.exp(random.normal(0.0, one.error, _DRAWS)))
+            for one in self.corrections
+        ]
         shares = {
             name: np.zeros(_DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))
         }
@@ -252,8 +249,8 @@ class Estimate:
             own = self._without_cost(
                 {name: float(row @ values) / size for name, values in sums.items()}
             )
-            if self.odds != 1.0:  # samples tell it, not the steps that were drawn
-                own = _with_odds(own, usual * float(off[index]))
+            for correction, odds in told:
+                own = correction.with_odds(own, float(odds[index]))
             for name, value in own.items():
                 shares[name][index] = value / self.counted.mean_ns
         return shares
@@ -282,24 +279,6 @@ class Estimate:
         )
         number = int(of.max()) + 1
         return of, np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), _DRAWS)
-
-
-def _odds_of_input(stages: Mapping[str, float]) -> float:
-    """Return the input's stages over all others; inf: there is nothing else."""
-    inside = sum(ns for name, ns in stages.items() if name in INPUT_STAGES)
-    rest = sum(stages.values()) - inside
-    return inside / rest if rest > 0 else math.inf
-
-
-def _with_odds(stages: dict[str, float], odds: float) -> dict[str, float]:
-    """Stretch the input's stages and shrink the others, or the other way round: the sum stays."""
-    before = _odds_of_input(stages)
-    if not 0 < before < math.inf or odds == before:
-        return stages
-    of_input, of_others = odds * (1 + before) / before / (1 + odds), (1 + before) / (1 + odds)
-    return {
-        name: ns * (of_input if name in INPUT_STAGES else of_others) for name, ns in stages.items()
-    }
 
 
 def _cost_lies(main: Process) -> dict[str, float]:

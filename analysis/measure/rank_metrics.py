@@ -15,7 +15,7 @@ from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.rest_samples import input_in_rests
+from feedline.analysis.measure.rest_samples import samples_in_rests
 from feedline.analysis.measure.stages import IN_GETITEM, STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, steps_of
@@ -122,8 +122,8 @@ class RankMetrics:
         estimate = Estimate.of(self.main, self.steps, self.first)
         if estimate is None or self.loader_elsewhere:
             return estimate
-        seen = input_in_rests(self.rank, self.counted)
-        return estimate if seen is None else estimate.corrected(self.stages, *seen)
+        seen = samples_in_rests(self.rank, self.counted.start, self.counted.end)
+        return estimate if seen is None else estimate.corrected(self.stages, seen)
 
     @property
     def loader_elsewhere(self) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feedline.analysis.measure.counted_steps import Counted, Estimate
+from feedline.analysis.measure.rest_samples import RestSamples
 
 US = 1_000
 
@@ -56,10 +57,15 @@ def waiting(share: float, odd_steps: int = 4) -> dict[str, np.ndarray]:
     }
 
 
+def seen(share: float, samples: int, of_model: float = 0.4) -> RestSamples:
+    """Samples: of the input, and of the rest those in the model."""
+    return RestSamples(samples, round(share * samples), round((1 - share) * of_model * samples))
+
+
 def test_samples_that_show_clearly_more_input_tell_its_share():
     """Recording took it from the wait: the others keep their proportions, and the sum stays."""
     stages = waiting(0.6)
-    steps = replace(estimate(1500), cost_ns=0.0, longer=False).corrected(stages, 0.85, 400)
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False).corrected(stages, seen(0.85, 400))
 
     means, drawn = steps.means(stages), steps.drawn(stages)
 
@@ -76,11 +82,63 @@ def test_samples_that_show_clearly_more_input_tell_its_share():
 def test_samples_that_do_not_show_clearly_more_input_change_nothing(share, samples):
     stages, steps = waiting(0.6), replace(estimate(1500), cost_ns=0.0, longer=False)
 
-    assert steps.corrected(stages, share, samples) is steps
+    assert steps.corrected(stages, seen(share, samples)) == steps
 
 
 def test_without_a_wait_or_beside_it_there_is_nothing_to_correct():
     steps = replace(estimate(1500), cost_ns=0.0, longer=False)
     alone, whole = {"forward": np.full(4, 1500.0 * US)}, {"wait": np.full(4, 1500.0 * US)}
 
-    assert steps.corrected(alone, 0.5, 400) is steps and steps.corrected(whole, 0.5, 400) is steps
+    assert steps.corrected(alone, seen(0.5, 400)) == steps
+    assert steps.corrected(whole, seen(0.5, 400)) == steps
+
+
+@pytest.mark.parametrize(("input_share", "seen_input"), [(0.6, 0.6), (0.0, 0.0), (0.6, 0.85)])
+def test_samples_that_show_clearly_more_of_the_model_take_it_from_outside(input_share, seen_input):
+    """Work of the hooks around a model's calls lies in no stage: 60 % of the rest, of which samples
+    see 10 %."""
+    stages = waiting(input_share)
+    seen_model = seen(seen_input, 4000, of_model=0.9)
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False).corrected(stages, seen_model)
+
+    means, drawn = steps.means(stages), steps.drawn(stages)
+
+    rest = (1 - seen_input) * 1500 * US
+    assert means["wait"] == pytest.approx(seen_input * 1500 * US)
+    assert means["other"] == pytest.approx(0.1 * rest)
+    assert means["forward"] == pytest.approx(0.9 * rest)
+    low, high = np.quantile(drawn["other"], (0.025, 0.975))
+    assert low < 0.1 * (1 - seen_input) < high < 2 * low
+
+
+def test_what_samples_cannot_tell_from_the_loops_own_lines_keeps_its_proportion_to_the_model():
+    """A copy is in no function of torch's that tells it."""
+    wall = np.full(4, 1500.0 * US)
+    stages = {"forward": 0.4 * wall, "copy": 0.1 * wall, "other": 0.5 * wall}
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False)
+
+    means = steps.corrected(stages, seen(0.0, 4000, of_model=0.6)).means(stages)
+
+    assert means["forward"] == pytest.approx(0.6 * 1500 * US)
+    assert means["copy"] / means["forward"] == pytest.approx(1 / 4)
+    assert means["other"] == pytest.approx(0.25 * 1500 * US)
+
+
+@pytest.mark.parametrize(
+    ("of_model", "samples"),
+    [(0.44, 10_000), (0.5, 100), (0.2, 10_000)],
+    ids=["little", "few", "less"],
+)
+def test_samples_that_do_not_show_clearly_more_of_the_model_change_nothing(of_model, samples):
+    stages, steps = waiting(0.0), replace(estimate(1500), cost_ns=0.0, longer=False)
+
+    assert steps.corrected(stages, seen(0.0, samples, of_model)) == steps
+
+
+def test_something_always_remains_outside():
+    stages = waiting(0.0)
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False)
+
+    means = steps.corrected(stages, seen(0.0, 1000, of_model=0.999)).means(stages)
+
+    assert means["other"] == pytest.approx(0.05 * 0.6 * 1500 * US)

@@ -1,11 +1,9 @@
-"""Samples of the main thread in rests say how much of the counted steps is their input."""
+"""Samples of the main thread in rests say how the time of the counted steps divides."""
 
 import numpy as np
-import pytest
 
 from feedline.analysis.measure import rest_samples
-from feedline.analysis.measure.counted_steps import Counted
-from feedline.analysis.measure.rest_samples import input_in_rests
+from feedline.analysis.measure.rest_samples import samples_in_rests
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
@@ -16,7 +14,8 @@ WAITS = (
         "/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 800, "__next__"
     ),
 )
-RESTS = Counted(np.array([100, 1000]), np.array([500, 2000]), np.array([9, 9]), {}, None)
+LEARNS = (LOOP, StackFrame("/venv/lib/python3.11/site-packages/torch/_tensor.py", 600, "backward"))
+RESTS = np.array([100, 1000]), np.array([500, 2000])
 
 
 def stack(frames, moments, thread="main"):
@@ -26,21 +25,22 @@ def stack(frames, moments, thread="main"):
 def said(monkeypatch, *stacks, kind="main"):
     processes = (ProcessStacks("main", kind, 1, 1.0, 1, "", tuple(stacks)),)
     monkeypatch.setattr(rest_samples, "read_stacks", lambda rank: processes)
-    return input_in_rests(None, RESTS)
+    return samples_in_rests(None, *RESTS)
 
 
 def test_only_moments_in_rests_count(monkeypatch):
     waits = stack(WAITS, [*range(110, 230), *range(500, 900), *range(2000, 2400)])
+    learns = stack(LEARNS, [*range(300, 330), *range(600, 700)])
     own = stack([LOOP], [*range(1000, 1040), *range(0, 100)])
 
-    assert said(monkeypatch, waits, own) == (120 / 160, 160)
+    assert said(monkeypatch, waits, learns, own) == (190, 120, 30)
 
 
 def test_other_threads_and_workers_do_not_count(monkeypatch):
     both = [stack(WAITS, range(100, 250)), stack([LOOP], range(250, 400))]
 
-    assert said(monkeypatch, *both) == (0.5, 300)
-    assert said(monkeypatch, *both, stack([LOOP], range(100, 400), "other")) == (0.5, 300)
+    assert said(monkeypatch, *both) == (300, 150, 0)
+    assert said(monkeypatch, *both, stack([LOOP], range(100, 400), "other")) == (300, 150, 0)
     assert said(monkeypatch, *both, kind="worker") is None
 
 
@@ -51,9 +51,4 @@ def test_few_samples_and_damaged_stacks_say_nothing(monkeypatch):
         raise RunDamaged("stacks")
 
     monkeypatch.setattr(rest_samples, "read_stacks", damaged)
-    assert input_in_rests(None, RESTS) is None
-
-
-@pytest.mark.parametrize("frames", [WAITS, (LOOP,)])
-def test_a_loop_that_only_waits_or_never_does_says_nothing(monkeypatch, frames):
-    assert said(monkeypatch, stack(frames, range(100, 400))) is None
+    assert samples_in_rests(None, *RESTS) is None
