@@ -57,6 +57,9 @@ _PATH = re.compile(
 _QUOTED = re.compile(r"""'([^'\n]{1,300})'|"([^"\n]{1,300})\"""")
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
+#: Below it, groups are named after users, services, hosts and repositories; their files are not.
+_GROUPS = "/sys/fs/cgroup/"
+_GROUP_FILE = re.compile(r"(cgroup|cpu|cpuacct|io|memory)\.(?!slice|scope|service)[a-z_.]+")
 _LIBRARY = re.compile(r".*?/((?:site|dist)-packages/.*|python3\.\d+/.*)")
 _PACKAGE = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
@@ -96,13 +99,16 @@ def path(name: str | Path) -> str:
     """Return a path without the folders that identify a machine or user.
 
     Below the working directory it is relative to it; of one in an installed library, what is below
-    ``site-packages``; ``/proc``, ``/sys`` and ``/dev`` stay. Of any other the last part stays where
+    ``site-packages``; ``/proc``, ``/sys`` and ``/dev`` stay, but for names of control groups. Of any other the last part stays where
     its words are plainly harmless, or else its ending: ``***/imagenet``, ``***.pt``, ``~`` in place
     of a home folder. Parts that look like a user or a token become MASK.
     """
     full = os.path.normpath(os.path.expanduser(str(name)))
     if not os.path.isabs(full) and not full.startswith(("..", "~")):
         return _parts(full)
+    if full.startswith(_GROUPS):
+        last = os.path.basename(full)
+        return f"{_GROUPS}{MASK}/{last}" if _GROUP_FILE.fullmatch(last) else f"{_GROUPS}{MASK}"
     if full == "/" or f"{full}/".startswith(_SYSTEM):
         return full
     if library := _LIBRARY.match(full):

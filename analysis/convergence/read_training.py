@@ -1,5 +1,6 @@
 """What a run folder holds about a training's convergence, and what its report says of it."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,7 @@ def of_run(run: Run) -> TrainingRecord:
     }
     norms, why = _read_norms(run, values, ranks)
     loss = curves.get("train loss")
+    loaders = [about for number, about in enumerate(shown.manifest.loaders) if number in feeding]
     return TrainingRecord(
         name=run.name,
         curves=curves,
@@ -94,10 +96,8 @@ def of_run(run: Run) -> TrainingRecord:
         samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0))))
         * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
-        samples_per_epoch=_samples_per_epoch(
-            [about for number, about in enumerate(shown.manifest.loaders) if number in feeding],
-            ranks,
-        ),
+        samples_per_epoch=_samples_per_epoch(loaders, ranks),
+        library=_library(loaders),
         updates=int(
             str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))
         ),
@@ -125,6 +125,12 @@ def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
         at_s=(records["start"] - begun) / 1e9,
         values=np.ascontiguousarray(records["value"]).view(np.float64).copy(),
     )
+
+
+def _library(loaders: Sequence[Mapping[str, object]]) -> str:
+    """Return whose loaders these are, or whose stream a DataLoader reads; "": torch's own."""
+    told = (about.get("library") or about.get("dataset_library") for about in loaders)
+    return next((str(library) for library in told if library), "")
 
 
 def _updates_of_step(setup: dict[str, object]) -> int:

@@ -71,6 +71,7 @@ class TrainingRecord:
         samples_per_epoch: None where the loader's length is unknown.
         samples_known: False where no loader feeds the training: ``samples`` are then rows that its
             models were given, which compare moments of this run and are not its samples.
+        library: whose loaders feed the training, or whose stream a DataLoader gives it; "": neither.
         updates: made in all.
         step_s: mean seconds of a step, with all its updates.
         ended: the run came to its end by itself, without an error.
@@ -91,6 +92,7 @@ class TrainingRecord:
     ended: bool
     fixes: str = ""
     samples_known: bool = True
+    library: str = ""
     notes: list[str] = field(default_factory=list)
 
 

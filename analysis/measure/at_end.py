@@ -17,7 +17,7 @@ from feedline.analysis.text.formatting import counted, seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN
-from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.record_columns import Records, last_sign
 from feedline.profiler.store.segment_reader import Process
 
 # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
@@ -159,11 +159,7 @@ def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
         return int(manifest.anchors[-1]["perf_counter_ns"])
     if manifest.state == "live":
         return clock.wall_ns()
-    ends = [
-        int((process.records["start"] + process.records["wall"]).max())
-        for process in rank.rank.processes
-        if len(process.records)
-    ]
+    ends = [last_sign(process.records) for process in rank.rank.processes]
     sampled = [_origin(rank) + int(1e9 * gauge.at_s[-1]) for gauge in gauges if gauge.at_s]
     return max([*ends, *sampled])
 

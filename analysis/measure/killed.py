@@ -14,6 +14,7 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
+from feedline.profiler.store.record_columns import last_sign
 from feedline.profiler.store.segment_reader import Process
 
 #: Less is noise: of bytes, and of what it had at first.
@@ -84,9 +85,7 @@ def _life(process: Process, pid: int) -> tuple[int, int]:
     starts = process.view(Stage.START)
     own = starts[starts["pid"] == pid]["start"]
     begun = int(own.max()) if len(own) else 0
-    records = process.records
-    ends = records["start"] + np.maximum(records["wall"], 0)
-    return begun, int(ends.max()) if len(records) else begun
+    return begun, last_sign(process.records) or begun
 
 
 def _gauges(rank: RankMetrics) -> Gauges:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from feedline.analysis.intervals import overlap
+from feedline.analysis.intervals import FloatArray, overlap
 from feedline.analysis.measure.model import Cpus, Gauge
 from feedline.analysis.measure.rank_metrics import COLUMNS, RankMetrics
 from feedline.analysis.measure.steps import Steps
@@ -45,6 +45,17 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
     )
 
 
+def _spans(times: FloatArray) -> FloatArray:
+    """Return what each reading stands for, float64 [n], s: the time since the one before.
+
+    The first ones come more often. A gauge that begins late, or of which the first are forgotten,
+    has none before.
+    """
+    usual = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+    since = np.diff(times, prepend=max(float(times[0]) - usual, 0.0))
+    return np.maximum(since, 1e-9)
+
+
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
     for index, (name, unit) in enumerate(sampled.names):
         if _OF_WORKER.fullmatch(name):  # killed.py reads it
@@ -57,9 +68,7 @@ def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
         yield Gauge(
             name,
             unit,
-            float(
-                np.average(values, weights=np.maximum(np.diff(times, prepend=0.0), 1e-9))
-            ),  # the first ones come more often
+            float(np.average(values, weights=_spans(times))),
             float(values.min()),
             float(values.max()),
             [float(times[group[0]]) for group in groups],

@@ -18,7 +18,7 @@ from feedline.analysis.traces.collectives import (
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import OTHER_LIBRARY
-from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.record_columns import Records, last_sign
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
@@ -74,8 +74,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = _phases(main, records["start"], steps)
     table["bucket"] = records["flags"] & Flag.BUCKET != 0
-    last = int((main.records["start"] + np.maximum(main.records["wall"], 0)).max(initial=0))
-    clock, host = clock_of(main, last)
+    clock, host = clock_of(main, last_sign(main.records))
     return Collectives(
         rank=rank.number,
         host=host,

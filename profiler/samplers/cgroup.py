@@ -197,7 +197,7 @@ class CgroupThrottling(GaugeSource):
             return (
                 f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
             )
-        for level in levels:
+        for number, level in enumerate(levels, 1):
             try:
                 if level.quota_cpus() is not None:
                     level.throttling()
@@ -207,10 +207,11 @@ class CgroupThrottling(GaugeSource):
             ):  # the root group, or one where the controller is off: it has no quota
                 continue
             except (OSError, ValueError, KeyError) as error:
-                self.missing[f"cgroup {level.folder}"] = reason_of(error)
+                # not its path: services and slices are named after users, hosts and repositories
+                self.missing[f"cgroup, level {number}"] = reason_of(error)
         if not self._limited:
-            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in levels)}"
-            return "; ".join(self.missing.values()) or Message(none, message.NO_CPU_QUOTA)
+            none = Message("no control group has a CPU quota", message.NO_CPU_QUOTA)
+            return "; ".join(self.missing.values()) or none
         self.units = {"cgroup/throttled": "s/s", "cgroup/throttled_periods": "1"}
         self.read()
         return None

@@ -225,14 +225,16 @@ class GaugeWriter:
         self._map = mapped
 
     def _thin(self, more: int) -> None:
-        """Forget every second tick, in a new file that takes the old one's place in one rename.
+        """Forget every second value of each gauge, in a new file that takes the old one's place.
 
-        A reader sees either.
+        That is one rename: a reader sees either.
         """
         rows = np.frombuffer(bytes(self._map.view[GAUGES_HEADER.size : self._used]), ROW_DTYPE)
-        times, tick = np.unique(rows["time"], return_inverse=True)
+        by_gauge = np.argsort(rows["gauge"], kind="stable")
+        gauge = rows["gauge"][by_gauge]
+        later = np.searchsorted(gauge, gauge, "right") - np.arange(len(gauge))
         # not the last one: the tick under way is then twice a period after the one before
-        kept = rows[tick % 2 == len(times) % 2].tobytes()
+        kept = rows[np.sort(by_gauge[later % 2 == 0])].tobytes()
         with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, GAUGES_HEADER.size + len(kept) + more)
             GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, _GAUGES_SCHEMA)

@@ -109,20 +109,20 @@ class PrivateMemory(GaugeSource):
 
     def _of_children(self) -> dict[str, float]:
         pids = descendants(self._pid, self._proc)
-        private, anonymous, looked_at = 0, 0, 0
+        private, anonymous, number = 0, 0, len(pids)
         for pid in pids[:_MOST_CHILDREN]:
             try:
                 of = self._rollup(pid)
-            except (OSError, KeyError, ValueError):  # it has ended
+            except (OSError, KeyError, ValueError):  # it has ended, or is another user's
+                number -= 1
                 continue
-            looked_at += 1
             private += of[0]
             anonymous += of[1]
-        if not looked_at:
+        if number <= max(len(pids) - _MOST_CHILDREN, 0):
             return {"memory/children": 0.0}
-        alike = len(pids) / looked_at
+        alike = max(len(pids) / _MOST_CHILDREN, 1.0)
         return {
-            "memory/children": float(len(pids)),
+            "memory/children": float(number),
             "memory/children_private": private * alike,
             "memory/children_anonymous": anonymous * alike,
         }

@@ -63,6 +63,21 @@ class ProcessTree(GaugeSource):
         rescan = self._readings % _RESCAN_TICKS == 0
         self._readings += 1
         self._find_children(everywhere=rescan or self._grew)
+        known = 0
+        while len(self._stats) != known:  # who ended meanwhile may be in no process's ticks
+            known = len(self._stats)
+            cpu_ticks, pages = self._sums()
+        values = self._rates.per_second({"cpu/processes": cpu_ticks / _CLOCK_TICKS})
+        values["memory/processes"] = float(pages * _PAGE_BYTES)
+        if rescan:
+            values["memory/processes_anonymous"] = float(self._anonymous_pages() * _PAGE_BYTES)
+        return values
+
+    def _sums(self) -> tuple[int, int]:
+        """Return CPU ticks and resident pages of all, and forget who has ended.
+
+        Parents come before their children.
+        """
         cpu_ticks = pages = 0
         for pid, stat in list(self._stats.items()):
             try:
@@ -76,11 +91,7 @@ class ProcessTree(GaugeSource):
             # pages
             cpu_ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
             pages += int(fields[21])
-        values = self._rates.per_second({"cpu/processes": cpu_ticks / _CLOCK_TICKS})
-        values["memory/processes"] = float(pages * _PAGE_BYTES)
-        if rescan:
-            values["memory/processes_anonymous"] = float(self._anonymous_pages() * _PAGE_BYTES)
-        return values
+        return cpu_ticks, pages
 
     def _find_children(self, everywhere: bool) -> None:
         """Look at the main thread's children, or at all threads of all processes.
@@ -209,18 +220,18 @@ class UnfollowedProcesses(GaugeSource):
         ]
         if not command[0]:
             return
+        if any(process.pid == pid for process in process_log.read(self._run)):
+            return
         environ = proc.read(pid, "environ").split(b"\0")
         if not any(variable.startswith(_VARIABLE) for variable in environ):
             why = "its environment was replaced"
         elif any(
-            word.startswith("-") and not word.startswith("--") and "S" in word
-            for word in command[1:3]
+            "S" in word and not word.startswith(("--", "-W", "-X"))
+            for word in command[1 : len(command) - len(_script(command))]
         ):
             why = "python -S runs no start-up hooks"
-        elif not any(process.pid == pid for process in process_log.read(self._run)):
-            why = "its Python has no feedline, or it may not write to the run folder"
         else:
-            return
+            why = "its Python has no feedline, or it may not write to the run folder"
         shown = privacy.recorded_argv(_script(command), self._record_argv)
         line: LineShape = {
             "pid": pid,

@@ -145,6 +145,7 @@ def read_file(path: str) -> bytes:
 def reason_of(error: Exception) -> str:
     """Return an exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        path = masks.path(str(error.filename)) if error.filename else ""
+        return f"{path}: {error.strerror}" if path else error.strerror
     # of the machine's: a source runs none of the program's code
     return masks.text(f"{type(error).__name__}: {error}")

@@ -71,6 +71,7 @@ def _manifest_of(launch: str, group: str, command: list[str], place: ranks.RankP
         machine=machine(),
         pid=os.getpid(),
         pid_started=proc.started(os.getpid()),
+        home=proc.home(),
         parent=[os.getppid(), proc.started(os.getppid())],
         anchors=[clock.anchor()],
     )

@@ -4,7 +4,10 @@ Every change rewrites it with an atomic rename.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+import math
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from feedline.profiler import proc
@@ -16,6 +19,9 @@ from feedline.profiler.store.layout import MANIFEST
 PROGRAM = "its program"  # what ended a worker that was not needed any more
 OVERRIDES_HOOK = "DataLoader arguments"  # what acts for ``--set``
 _SCHEMA_VERSION = 1
+# of a process on another machine, which cannot be asked for: while it records, the kernel writes its
+# files back within half a minute
+_SILENT_S = 120.0
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Manifest:
     training: dict[str, object] = field(default_factory=dict)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
+    home: str = ""  #: where that pid is one: proc.home()
     # pid and pid_started of the process that started it
     parent: list[int] = field(default_factory=list)
     # clock.anchor() at the start and the end
@@ -55,6 +62,8 @@ class Manifest:
     # (samplers/cgroup.py, MemoryEvents)
     killed: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    #: seconds since a file of the rank was written, when this was read elsewhere; it is not stored
+    silent_s: float = field(default=math.inf, init=False, compare=False)
 
     def write(self, rank: Path) -> None:
         """Write the manifest into a rank's folder, which is created if needed.
@@ -63,7 +72,8 @@ class Manifest:
             OSError: read-only or full.
         """
         owned.ensure(rank)
-        owned.write(rank, MANIFEST, json.dumps(asdict(self), indent=1))
+        stored = {name: value for name, value in asdict(self).items() if name != "silent_s"}
+        owned.write(rank, MANIFEST, json.dumps(stored, indent=1))
 
     @classmethod
     def read(cls, rank: Path) -> "Manifest":
@@ -82,9 +92,11 @@ class Manifest:
             version = checked(data, VersionShape)["schema_version"]
             if version <= _SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                return cls(
-                    **{key: value for key, value in data.items() if key in cls.__dataclass_fields__}
-                )
+                known = {member.name for member in fields(cls) if member.init}
+                manifest = cls(**{key: value for key, value in data.items() if key in known})
+                if not manifest.ended:
+                    manifest.silent_s = _silent_s(rank)
+                return manifest
         except (OSError, ValueError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this "
@@ -100,6 +112,16 @@ class Manifest:
         """
         if self.ended:
             return "finished"
-        if proc.started(self.pid) == self.pid_started != 0:
+        here = self.home in ("", proc.home())
+        running = proc.started(self.pid) == self.pid_started != 0
+        if running if here else self.silent_s < _SILENT_S:
             return "live"
         return "ended" if self.ended_by == PROGRAM else "cut"
+
+
+def _silent_s(rank: Path) -> float:
+    """Return how long ago a file of a rank was written, s; inf: nothing tells."""
+    written = 0.0
+    with suppress(OSError):
+        written = max(file.stat().st_mtime for file in rank.iterdir())
+    return time.time() - written if written else math.inf

@@ -14,6 +14,11 @@ import numpy.typing as npt
 from feedline.profiler.events import RECORD_DTYPE, Stage
 
 Records = npt.NDArray[np.void]
+# stages whose wall is a count, a mark, or what more than one stretch took
+_NO_SPANS = (
+    *(Stage.MARKS, Stage.TRAFFIC, Stage.KERNEL, Stage.TAKEN, Stage.OWN_CODE, Stage.CALLED),
+    Stage.SUMS,
+)
 # columns that totals are kept of, behind the number of records
 _SUMMED = ("wall", "cpu", "runqueue", "nbytes", "extra")
 
@@ -105,6 +110,12 @@ _MEANINGS = MappingProxyType(
         Stage.CLOCK: {"number": "offset", "extra": "round_trip"},
     }
 )
+
+
+def last_sign(records: Records) -> int:
+    """Return when the last of these records began or ended, ns; 0: there are none."""
+    wall = np.where(np.isin(records["stage"], _NO_SPANS), 0, np.maximum(records["wall"], 0))
+    return int((records["start"] + wall).max(initial=0))
 
 
 def meaning(stage: Stage, column: str) -> str:

@@ -215,6 +215,7 @@ class ManifestShape(TypedDict, total=False):
     training: _TrainingShape
     pid: _Pid
     pid_started: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    home: str
     parent: Annotated[list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]], Meta(max_length=2)]
     anchors: list[_AnchorShape]
     exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from advisor.made_up import SETUP, curve, run, with_curve, with_norms
 
-from feedline.analysis.convergence import checks
+from feedline.analysis.convergence import checks, read_training
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.ledger.finding import Severity
 
@@ -88,6 +88,30 @@ PLANTED = {
     "sync_batch_norm": lambda: setup(norms={"SyncBatchNorm": 20}),
     "rate_at_top": lambda: with_curve(run(), "lr", np.full(192, 0.08)),
 }
+
+
+@pytest.mark.parametrize(
+    ("library", "call"),
+    [
+        ("", "DistributedSampler"),
+        ("webdataset", "split_by_node"),
+        ("datasets", "split_dataset_by_node"),
+        ("Ray Data", "get_dataset_shard"),
+        ("Grain", "world_size"),
+    ],
+)
+def test_ranks_with_the_same_samples_are_told_in_the_terms_of_their_library(library, call):
+    (found,) = checks.run_checks(replace(same_on_every_rank(), library=library))
+
+    assert found.rule_id == "same_data" and call in found.fix
+
+
+def test_the_library_is_that_of_the_loader_or_of_its_stream():
+    own, stream = {"kind": "ReplayBuffer", "library": "torchrl"}, {"dataset_library": "datasets"}
+
+    assert read_training._library([own]) == "torchrl"
+    assert read_training._library([{"kind": "DataLoader", **stream}]) == "datasets"
+    assert read_training._library([{"kind": "DataLoader"}]) == ""
 
 
 @pytest.mark.parametrize("rule_id", PLANTED)

@@ -143,3 +143,24 @@ def test_feedlines_own_frames_are_known_where_it_is_imported_through_a_link(tmp_
     )
 
     assert done.stdout.split() == [str(linked / "profiler" / "masks.py"), masks.FEEDLINE]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/sys/fs/cgroup/system.slice/actions.runner.acme-secret.box7.service", "***"),
+        ("/sys/fs/cgroup/user.slice/user-1001.slice/memory.max", "***/memory.max"),
+        ("/sys/fs/cgroup/cpu,cpuacct/slurm/uid_1001/cpu.cfs_quota_us", "***/cpu.cfs_quota_us"),
+        ("/sys/fs/cgroup/acme/memory.service", "***"),
+    ],
+)
+def test_control_groups_are_not_named(path, shown):
+    """They are named after users, services, hosts and repositories."""
+    assert masks.path(path) == f"/sys/fs/cgroup/{shown}"
+    assert masks.path("/sys/fs/cgroup") == "/sys/fs/cgroup"
+
+
+def test_a_text_names_no_control_group_either():
+    said = masks.text("at /sys/fs/cgroup/acme.slice/cpu.max: Permission denied")
+
+    assert said == "at /sys/fs/cgroup/***/cpu.max: Permission denied"

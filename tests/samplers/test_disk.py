@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler import message
+from feedline.profiler import masks, message
 from feedline.profiler.message import id_of
 from feedline.profiler.samplers.machine import Disk, _physical_disks
 
@@ -126,4 +126,4 @@ def test_a_diskstats_that_must_not_be_read_is_named(
     with as_nobody():
         why = Disk(open_folder).probe()
 
-    assert why == f"{closed}: Permission denied"
+    assert why == f"{masks.path(closed)}: Permission denied"

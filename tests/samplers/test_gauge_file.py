@@ -13,6 +13,7 @@ from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.samplers.gauge_file import (
     _CHUNK_BYTES,
     _GAUGE_ROW,
+    ROW_DTYPE,
     GaugeLegend,
     GaugeWriter,
     _legend_path,
@@ -90,6 +91,24 @@ def test_thinning_forgets_every_second_tick_as_a_whole_and_leaves_the_rest_evenl
     assert set(np.diff(times)) == {2}
     assert set(rows) == {2}
     assert np.array_equal(gauges.value, gauges.time)
+
+
+@pytest.mark.parametrize("often", [24, 25])
+def test_thinning_keeps_half_of_each_gauge_however_rarely_it_comes(path: Path, often: int) -> None:
+    """One comes every 20 ticks, two more in turns."""
+    writer, tick = GaugeWriter(path, _CHUNK_BYTES), 0
+    while not writer.thinned:
+        rare = [(100, float(tick))] if tick % 20 == 0 else []
+        writer.append(
+            tick, [(gauge, 1.0) for gauge in range(often)] + [(50 + tick % 2, 1.0), *rare]
+        )
+        tick += 1
+    writer.close()
+
+    rows = np.frombuffer(path.read_bytes()[20:], ROW_DTYPE)
+    number = np.bincount(rows["gauge"][rows["written"] == 1], minlength=101)
+    for gauge, ticks in ((0, tick), (50, tick / 2), (51, tick / 2), (100, tick / 20)):
+        assert abs(number[gauge] - ticks / 2) <= 1
 
 
 def test_no_other_file_is_left_after_thinning(path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from feedline.profiler import masks
 from feedline.profiler.samplers.machine import (
     MachineCpu,
     MachineMemory,
@@ -67,7 +68,8 @@ def test_cpus_outside_the_affinity_mask_are_not_in_its_share(made_up: Write) -> 
 
 
 def test_a_proc_without_stat_makes_the_source_absent_with_its_path(tmp_path: Path) -> None:
-    assert MachineCpu(str(tmp_path)).probe() == f"{tmp_path}/stat: No such file or directory"
+    absent = masks.path(tmp_path / "stat")
+    assert MachineCpu(str(tmp_path)).probe() == f"{absent}: No such file or directory"
 
 
 def pressure(made_up: Write, kind: str, some: int, full: int) -> str:
@@ -113,7 +115,9 @@ def test_one_pressure_file_that_is_missing_is_named_and_the_others_are_read(made
 
     assert source.probe() is None
 
-    assert source.missing == {"pressure/io": f"{proc}/pressure/io: No such file or directory"}
+    assert source.missing == {
+        "pressure/io": f"{masks.path(f'{proc}/pressure/io')}: No such file or directory"
+    }
     assert set(source.units) == {
         "pressure/cpu_some",
         "pressure/memory_some",

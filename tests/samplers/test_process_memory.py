@@ -55,6 +55,27 @@ def of_children(source):
     )
 
 
+def test_children_that_have_ended_and_were_not_waited_for_hold_nothing(source):
+    """Programs leave some behind; they do not multiply what the others hold."""
+    child, held = forked(reads=True)
+    ended = [os.fork() for _ in range(2)]
+    try:
+        if 0 in ended:
+            os._exit(0)
+        for pid in ended:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with_them = of_children(source)
+        for pid in ended:
+            os.waitpid(pid, 0)
+        without = of_children(source)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    assert with_them == pytest.approx(without, rel=0.02)
+    assert len(held) == 64 * MB
+
+
 @pytest.mark.parametrize("copies", [True, False], ids=["copies", "shares"])
 def test_what_a_forked_child_copies_is_private_and_what_it_shares_is_not(source, copies):
     before = of_children(source)  # the tests' own

@@ -91,6 +91,32 @@ def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(
     assert cpu_s(probed, begin) > 0.3
 
 
+def test_cpu_of_a_child_that_ends_during_a_reading_counts_once(tmp_path: Path) -> None:
+    """The parent was read before it waited for the child, which is gone when it is its turn."""
+
+    def write(pid: int, own: int, of_children: int) -> None:
+        place = tmp_path / str(pid)
+        (place / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
+        (place / "task" / str(pid) / "children").write_text("8" if pid == 7 else "")
+        fields = ["R", *["0"] * 10, own, 0, of_children, 0, *["0"] * 6, 1, 1]
+        (place / "stat").write_text(f"{pid} (python) {' '.join(map(str, fields))}")
+
+    class Ends(OpenFile):
+        def read(self) -> bytes:
+            write(7, 10, 60_000)
+            (tmp_path / "7" / "task" / "7" / "children").write_text("")
+            raise ProcessLookupError
+
+    write(7, 10, 0)
+    write(8, 60_000, 0)
+    source = ProcessTree(7, str(tmp_path))
+    assert source.probe() is None
+    source._stats[8] = Ends(str(tmp_path / "8" / "stat"))
+
+    assert source.read()["cpu/processes"] == 0
+    assert source.read()["cpu/processes"] == 0
+
+
 def test_cpu_of_a_process_that_is_not_ours_does_not_count(child: Start) -> None:
     bystander, other = child(BURN), child(BURN)
     source = ProcessTree(pid=bystander.pid)

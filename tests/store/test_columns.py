@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from feedline.profiler.events import RECORD_DTYPE, Stage
-from feedline.profiler.store.record_columns import _MEANINGS, _dtype_of, summed, totals, view
+from feedline.profiler.store.record_columns import (
+    _MEANINGS,
+    _dtype_of,
+    last_sign,
+    summed,
+    totals,
+    view,
+)
 
 ANALYSIS = Path(__file__).parents[2] / "analysis"
 ELSEWHERE = {"trace.py"}  # writes every record, whatever its stage, for Perfetto
@@ -59,3 +66,14 @@ def test_the_analysis_reads_no_column_whose_meaning_depends_on_the_stage():
     ]
 
     assert not raw
+
+
+def test_the_last_sign_takes_no_mark_of_a_sample_for_a_duration():
+    """A mark is 40 bits of a hash: up to 18 minutes."""
+    records = np.zeros(3, RECORD_DTYPE)
+    records["stage"] = Stage.FETCH, Stage.MARKS, Stage.FETCH
+    records["start"], records["wall"] = (100, 140, 150), (20, 1 << 40, -1)
+
+    assert last_sign(records) == 150
+    assert last_sign(records[:1]) == 120
+    assert last_sign(records[:0]) == 0

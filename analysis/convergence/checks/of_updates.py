@@ -50,6 +50,33 @@ _OWN_SAMPLES = [
     "Call sampler.set_epoch(epoch) before each epoch.",
     "An IterableDataset has to divide its samples among the ranks itself.",
 ]
+#: A library of loaders or of streams -> how its ranks get samples of their own.
+_OWN_SAMPLES_OF = {
+    "DALI": ["Give the pipeline's reader shard_id=rank and num_shards=world_size."],
+    "Grain": [
+        "Give each rank its part of the data: dataset[rank::world_size], before shuffle().",
+        "Of a grain.DataLoader, give the sampler shard_options=ShardOptions(rank, world_size).",
+    ],
+    "Ray Data": [
+        "Give each rank its part of the data: with Ray Train, ray.train.get_dataset_shard().",
+        "Without it, ds.split(world_size, equal=True)[rank] after the same shuffle seed on all ranks.",
+    ],
+    "torchdata.nodes": [
+        "Give each rank its part: MapStyleWrapper(dataset, DistributedSampler(dataset)).",
+        "Of a stream, let its node read only each world_size-th file or sample.",
+    ],
+    "torchrl": [
+        "Fill each rank's replay buffer with its own samples.",
+        "If all hold the same, seed the buffer's sampler with the rank.",
+    ],
+    "datasets": [
+        "Call datasets.distributed.split_dataset_by_node(dataset, rank, world_size).",
+        "Call dataset.set_epoch(epoch) before each epoch of a stream.",
+    ],
+    "litdata": ["Make the StreamingDataset after init_process_group: it splits itself then."],
+    "streaming": ["Start the ranks with torchrun or composer: the stream splits itself by RANK."],
+    "webdataset": ["Add wds.split_by_node to the pipeline, before wds.split_by_worker."],
+}
 _SUMMED = Sentence("gradients are summed over the {ranks} ranks instead of averaged", ranks=COUNT)
 _LONGER = Sentence(
     "|g_whole|^2 is {times} times |g_part|^2, and a mean is never longer than its parts",
@@ -187,7 +214,8 @@ def same_data(recorded: TrainingRecord) -> Finding | None:
     ranks = "both ranks" if recorded.norms.parts == 2 else f"all {recorded.norms.parts} ranks"
     part, plural = ("micro-batch", "es") if micro else ("rank", "s")
     who = "the micro-batches of an update hold" if micro else f"{ranks} train on"
-    fix, *others = _NEW_MICRO_BATCH if micro else _OWN_SAMPLES
+    of_ranks = _OWN_SAMPLES_OF.get(recorded.library, _OWN_SAMPLES)
+    fix, *others = _NEW_MICRO_BATCH if micro else of_ranks
     return Finding(
         "same_data",
         Severity.HIGH,

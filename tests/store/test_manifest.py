@@ -1,0 +1,46 @@
+"""What a manifest says of a run that has not ended, here and from another machine."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from feedline.profiler import proc
+from feedline.profiler.store.manifest import Manifest
+
+HOUR_S = 3600.0
+
+
+def read(rank: Path, home: str, ago_s: float, **changed: object) -> Manifest:
+    """A manifest of this process as it is read after its files were written last."""
+    pid = os.getpid()
+    written = Manifest(pid=pid, pid_started=proc.started(pid), home=home)
+    replace(written, **changed).write(rank)
+    (rank / "main.bin").write_bytes(b"")
+    for file in rank.iterdir():
+        os.utime(file, (time.time() - ago_s,) * 2)
+    return Manifest.read(rank)
+
+
+def test_processes_of_one_kernel_and_namespace_share_a_home_that_names_no_machine():
+    home = proc.home()
+
+    assert home == proc.home() and len(home) == 16
+    assert os.uname().nodename not in home
+
+
+@pytest.mark.parametrize("ago_s", [0.0, HOUR_S])
+def test_here_the_process_itself_tells(tmp_path, ago_s):
+    assert read(tmp_path, proc.home(), ago_s).state == "live"
+    assert read(tmp_path, proc.home(), ago_s, pid_started=1).state == "cut"
+
+
+@pytest.mark.parametrize(("ago_s", "state"), [(20.0, "live"), (HOUR_S, "cut")])
+def test_on_another_machine_its_files_tell(tmp_path, ago_s, state):
+    """A process there has this pid, or none has: a rank of another node, a container of this one."""
+    assert read(tmp_path, "another", ago_s).state == state
+    assert read(tmp_path, "another", ago_s, pid_started=1).state == state
+    assert read(tmp_path, "another", ago_s, ended=True).state == "finished"
+    assert "silent_s" not in (tmp_path / "manifest.json").read_text()
