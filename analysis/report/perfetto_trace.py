@@ -32,7 +32,7 @@ from feedline.analysis.traces.perfetto import (
     span_line,
 )
 from feedline.analysis.traces.windows import Windows, window_lines
-from feedline.profiler.errors import FeedlineError
+from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
 from feedline.profiler.store.record_columns import meaning
@@ -145,7 +145,7 @@ def _lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
     Args:
         notes: what is left out is appended.
     """
-    ranks = sorted(run.ranks.items())
+    ranks = list(_readable(run, notes))
     clocks = _clocks([rank for _, rank in ranks])
     for (number, rank), clock in zip(ranks, clocks):
         made = PerfettoRank(number)
@@ -169,6 +169,25 @@ def _lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
                 f"rank {number}: {made.lost:,} events are not in the trace: more overlap than "
                 f"there are tracks"
             )
+
+
+def _readable(run: Run, notes: list[str]) -> Iterator[tuple[int, Rank]]:
+    """Return the ranks whose records can be read; the others are noted.
+
+    Raises:
+        RunDamaged: none can.
+    """
+    damaged: list[RunDamaged] = []
+    for number, rank in sorted(run.ranks.items()):
+        try:
+            _ = rank.processes
+        except RunDamaged as error:
+            damaged.append(error)
+            notes.append(f"rank {number}: {error}")
+        else:
+            yield number, rank
+    if len(damaged) == len(run.ranks):
+        raise damaged[0]
 
 
 def _sampled(rank: Rank, notes: list[str]) -> dict[str, list[Stretch]]:

@@ -111,6 +111,7 @@ def read_segment(path: Path) -> Process:
         )
     try:
         header = check_header(json_of(data[len(MAGIC) : PAGE].rstrip(b"\0")))
+        header["segment"] = path.stem  # what sampled stacks call it
     except ValueError as error:
         raise RunDamaged(
             f"the header of {path} cannot be read ({one_line(error)}): its process is skipped"

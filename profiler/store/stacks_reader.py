@@ -303,7 +303,10 @@ def _times(rank: Rank) -> tuple[int, int]:
 def name_of(process: Process) -> str:
     """Return what the log calls a process."""
     header = process.header
-    return f"loader{header['loader']}-worker{header['worker']}" if process.is_worker else MAIN
+    if not process.is_worker:
+        return MAIN
+    # of a run that an older feedline has made smaller, it is the first that had this number
+    return str(header.get("segment", f"loader{header['loader']}-worker{header['worker']}"))
 
 
 #: What shows that a process is in the training's loop.

@@ -14,6 +14,7 @@ recorded from there on until the next one begins: its own evaluation too, which 
 
 import dataclasses
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,14 +167,14 @@ def _own_of(run: Path) -> Run:
 
 
 def worker_pids(listed: list[Training]) -> set[int]:
-    """Return the pids of the loaders' workers."""
-    processes = (
-        process
-        for training in listed
-        for rank in training.run.ranks.values()
-        for process in rank.processes
-    )
-    return {int(str(process.header["pid"])) for process in processes if process.is_worker}
+    """Return the pids of the loaders' workers, but for ranks that cannot be read."""
+    pids: set[int] = set()
+    for rank in (rank for training in listed for rank in training.run.ranks.values()):
+        with suppress(RunDamaged):  # the report leaves it out, and says so
+            pids |= {
+                int(str(process.header["pid"])) for process in rank.processes if process.is_worker
+            }
+    return pids
 
 
 def _is_run(path: Path) -> bool:

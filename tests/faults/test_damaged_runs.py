@@ -13,6 +13,7 @@ import pytest
 from faults.conftest import Workshop
 from warm_python import WarmPython
 
+from feedline.__main__ import main
 from feedline.analysis import report as reports
 from feedline.analysis.explain import build
 from feedline.analysis.explain.model import Report
@@ -22,6 +23,7 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.trainings import open_run
 
 UPDATES = 12
+GOLDEN = Path(__file__).parents[1] / "golden" / "runs"
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +183,17 @@ def test_a_newer_gauge_file_costs_the_gauges_only(whole, tmp_path):
     assert isinstance(seen, Report)
     assert seen.throughput.steps == UPDATES
     assert any("gauges" in note and "newer feedline" in note for note in seen.notes)
+
+
+def test_a_rank_that_was_cut_is_left_out_of_the_report_and_of_the_trace(tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN / "ranks", run)
+    cut = run / "rank1" / "events.parquet"
+    cut.write_bytes(cut.read_bytes()[:2000])
+    drawn = tmp_path / "drawn.trace.json"
+
+    assert main(["report", str(run)]) == 0
+    assert "rank 1: " in capsys.readouterr().err
+    assert main(["report", str(run), "-o", str(drawn)]) == 0
+    assert "rank 1" in capsys.readouterr().err
+    assert '"rank 0' in drawn.read_text() and '"rank 1' not in drawn.read_text()

@@ -1,9 +1,11 @@
 """Where ticks and labels go."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.report.figures.axis import clip_level, round_up, spread_labels, ticks
+from feedline.analysis.report.figures.axis import YAxis, clip_level, round_up, spread_labels, ticks
 
 heights = st.floats(1e-9, 1e12)
 
@@ -49,3 +51,15 @@ def test_a_few_peaks_do_not_flatten_the_rest() -> None:
 
 def test_peaks_that_are_common_stay_on_the_axis() -> None:
     assert clip_level([1.0] * 90 + [40.0] * 10, [0.9] * 100) == 40.0
+
+
+@given(st.floats(1e-9, 1e9) | st.floats(-1e9, -1e-9), st.integers(0, 3))
+def test_values_that_differ_by_rounding_have_an_axis(value: float, ulps: int) -> None:
+    """Means of a number that a program logs unchanged in each update."""
+    other = value
+    for _ in range(ulps):
+        other = math.nextafter(other, math.inf)
+    axis = YAxis.over([value, other], 190, log=False)
+
+    assert axis.low <= value <= other <= axis.high and axis.low < axis.high
+    assert 0 <= axis.y(value) <= 190 and axis.rows()

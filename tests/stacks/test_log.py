@@ -8,6 +8,7 @@ from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
 from feedline.profiler.stacks import stack_log
 from feedline.profiler.stacks.stack_log import LogFull, StackLog
@@ -192,3 +193,22 @@ def test_a_newer_file_is_refused(folder):
 
     with pytest.raises(SchemaTooNew):
         read_stacks(rank(folder))
+
+
+def test_workers_that_start_while_others_live_have_stacks_of_their_own(folder):
+    """The program asks for a new iterator while it holds the old one: their segment has a suffix."""
+    log = StackLog(folder)
+    recorded, segments = rank(folder), ("loader0-worker0", "loader0-worker0.1")
+    workers = []
+    for pid, segment in enumerate(segments, 12):
+        log.add(log.process(segment, pid), "main", STACK[pid - 12 :], 5, 1_008_000)
+        of_worker = {"role": "worker", "loader": 0, "worker": 0, "pid": pid, "segment": segment}
+        steps = MadeUp(**of_worker).span(Stage.FETCH, 1_004_000, 1_009_000)
+        workers.append(steps.process())
+    log.group(1_000_000, 1_010_000)
+    recorded.__dict__["processes"] = workers
+
+    found = {
+        one.process: [(s.phase, len(s.frames)) for s in one.stacks] for one in read_stacks(recorded)
+    }
+    assert found == {segments[0]: [("loop", 2)], segments[1]: [("loop", 1)]}

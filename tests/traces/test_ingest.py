@@ -14,7 +14,7 @@ from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import dask, here, local
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged
+from feedline.profiler.errors import OutputError, RankCollision, RunDamaged, TraceDamaged
 from feedline.profiler.store.manifest import Manifest
 
 
@@ -312,3 +312,12 @@ def test_the_comparison_of_recorded_ranks_names_the_command_for_traces(tmp_path,
 
     said = " ".join(capsys.readouterr().err.split())
     assert f"was made of traces: `feedline report {tmp_path}/run` compares their ranks" in said
+
+
+def test_no_trace_can_be_drawn_of_traces_and_that_is_said(two, tmp_path, capsys):
+    run, drawn = tmp_path / "run", tmp_path / "drawn.trace.json.gz"
+    assert main(["ingest", *two, "-o", str(run), "-q"]) == 0
+
+    assert main(["report", str(run), "-o", str(drawn)]) == OutputError.exit_code
+    assert "was made of traces, so open those" in capsys.readouterr().err
+    assert not drawn.exists()

@@ -13,6 +13,7 @@ _WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
 DECADE = 10.0
 _ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
 _PX_A_ROW = 40
+_ALIKE = 1e-9  # of the values: what they differ by is rounding
 
 
 def _nice_step(span: float, most: int) -> float:
@@ -251,7 +252,7 @@ class YAxis(NamedTuple):
             log = low > 0 and high > DECADE * low
         if log:
             return cls(low / _ROOM, high * _ROOM, True, height)
-        if low == high:
+        if high - low <= _ALIKE * max(abs(low), abs(high)):  # means of the same number differ
             low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
         step = _nice_step(high - low, max(2, round(height / _PX_A_ROW)))
         return cls(

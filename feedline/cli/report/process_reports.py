@@ -65,12 +65,17 @@ def report_process(
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.reports_of_run import ceilings_of, of_process, report_of
-    from feedline.analysis.report import stack_files
+    from feedline.analysis.report import perfetto_trace, stack_files
     from feedline.analysis.traces.windows import read_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
     run, folder = training.run, training.folder if several else path
-    windows = read_windows(run) if _draws_trace(args, number) and not holds_traces(run) else None
+    of_traces = holds_traces(run)
+    if of_traces and args.output is not None and perfetto_trace.is_trace(args.output):
+        raise OutputError(
+            f"{args.output}: {path} was made of traces, so open those: no other can be drawn of it"
+        )
+    windows = read_windows(run) if _draws_trace(args, number) and not of_traces else None
     ceilings = ceilings_of(path, args.ceilings)
     network = _network_hints(args.link_bandwidth, args.nccl_log)
     parts = of_process(run, number)
@@ -97,7 +102,7 @@ def report_process(
     if windows is not None:
         reported.written.extend(_write_trace(folder, run, args, windows))
     if args.output is not None and stack_files.is_stacks(args.output):
-        stack_files.write(run, args.output)
+        stack_files.write(run if number is None else parts[0], args.output)
         reported.written.append(args.output)
     return reported
 
