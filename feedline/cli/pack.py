@@ -27,8 +27,10 @@ class PackCommand:
     named and left out. The label of an image is its class folder. If DIR has labels in a table or
     in a file per image, pack stops. With --unlabeled, it packs the images without those labels.
 
-    After an interruption, the same command continues where it stopped. An incomplete store cannot be
-    opened.
+    After an interruption, the same command without -f continues where it stopped. An incomplete
+    store cannot be opened. With -f, the old store is removed before the new one is packed. It is
+    kept if the library is missing or nothing can be packed. With -f and --strict, all files are read
+    first, and the old store is kept if one of them cannot be packed.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb
@@ -69,8 +71,15 @@ class PackCommand:
         from feedline.pipelines.stores import pack, verify
 
         unreadable = "refuse" if args.strict else "skip"
+        begun = False
+
+        def note(progress: "Progress") -> None:
+            nonlocal begun
+            begun = begun or progress.doing != "checking"
+            shown(progress)
+
         try:
-            with _progress_bar(args.quiet) as show:
+            with _progress_bar(args.quiet) as shown:
                 done = pack(
                     args.data,
                     args.output,
@@ -78,12 +87,14 @@ class PackCommand:
                     unreadable=unreadable,
                     unlabeled=args.unlabeled,
                     force=args.force,
-                    progress=show,
+                    progress=note,
                 )
-                verified = verify(args.output, show) if args.verify else None
+                verified = verify(args.output, note) if args.verify else None
         except KeyboardInterrupt as error:
+            # the old store is gone by then: a second -f would remove what was packed of the new one
+            without = ", without -f," if args.force and begun else ""
             raise Interrupted(
-                f"interrupted: run the same command again to continue ({args.output})"
+                f"interrupted: run the same command again{without} to continue ({args.output})"
             ) from error
         if not args.quiet:
             from feedline.analysis.report.console import Console
@@ -127,6 +138,8 @@ def _summary(done: "Packed") -> list[str]:
                 f"    and {len(done.left_out) - _MAX_FILES_LEFT_OUT:,} more, in "
                 f"{done.path / 'manifest.json'}"
             )
+        if done.resumed_at == done.samples:
+            lines.append("    If any of them was repaired since, pack again with -f.")
     return lines
 
 

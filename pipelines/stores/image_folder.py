@@ -36,6 +36,7 @@ _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b
 
 
 NOT_IN_CLASS, NO_FILES = "not in a class folder", "a class without files"
+HIDDEN = "a hidden folder"
 _THREADS = 4
 # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64
 # MB
@@ -106,8 +107,8 @@ class FolderListing:
     """All files of a dataset, in the order in which they are packed.
 
     Attributes:
-        left_out: unusable files, known without opening them: broken links, pipes, files beside the
-            class folders, classes without a file.
+        left_out: unusable files, known without opening them: broken links, pipes, files and hidden
+            folders beside the class folders, classes without a file.
         checked: whether every file was already checked to be an image.
         linked: files that are symbolic links.
         below: files that lie in a folder below a class folder, whose label they take.
@@ -148,6 +149,8 @@ class FolderListing:
 def list_folder(root: Path) -> FolderListing:
     """List a folder with one subfolder per class.
 
+    Hidden folders are no classes, as in ``photos.scan``: both give the same labels.
+
     Raises:
         DataError: there is no such folder, it cannot be read, or has no class folder with a file.
     """
@@ -158,10 +161,15 @@ def list_folder(root: Path) -> FolderListing:
             f"{root} cannot be listed ({error.strerror}): give an image folder with one subfolder "
             f"per class"
         ) from error
-    classes = [entry.name for entry in entries if os.path.isdir(entry.path)]
-    left_out = [
-        LeftOut(entry.name, NOT_IN_CLASS) for entry in entries if not os.path.isdir(entry.path)
-    ]
+    classes: list[str] = []
+    left_out: list[LeftOut] = []
+    for entry in entries:
+        if not os.path.isdir(entry.path):
+            left_out.append(LeftOut(entry.name, NOT_IN_CLASS))
+        elif entry.name.startswith("."):
+            left_out.append(LeftOut(entry.name, HIDDEN))
+        else:
+            classes.append(entry.name)
     sources: list[SourceFile] = []
     linked = 0
 

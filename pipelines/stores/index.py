@@ -203,8 +203,6 @@ class StoredSample:
 class StoreWriter(Protocol):
     """Adds samples to a store. Whatever it raises, what it wrote before can be recovered."""
 
-    max_bytes: int  #: what the format cannot hold is refused before it is added
-
     def recover(self, index: Index) -> int:
         """Return how many of the journalled samples, from the first on, are complete.
 
@@ -241,7 +239,8 @@ class Progress:
     """Progress of packing or verifying.
 
     Attributes:
-        doing: ``checking`` (what an earlier, killed pack left), ``packing`` or ``verifying``.
+        doing: ``checking`` (what an earlier, killed pack left; or all files, before a store is
+            replaced), ``packing`` or ``verifying``.
         done, total: files.
         bytes: of the files done.
     """

@@ -60,6 +60,7 @@ _ROLES = {
     "groundtruth",
     "ground_truth",
 }
+_SEPARATOR = re.compile(r"[-_. ]+")
 _WORD = re.compile(r"[^\s,;|\"'\[\]{}<>()=:]+")
 
 
@@ -86,7 +87,7 @@ def other_labels(listing: FolderListing) -> list[OtherLabels]:
         if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS
     ]
     used = {PurePath(path).parts[0] for path in images}
-    labels = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
+    labels = [*_splits(listing, used), *_roles(images, used), *_below(listing, images, used)]
     annotations = _beside(listing, images, used)
     if annotations is not None:
         return [*labels, annotations]
@@ -105,14 +106,32 @@ def _splits(listing: FolderListing, used: set[str]) -> Iterator[OtherLabels]:
         )
 
 
-def _roles(used: set[str]) -> Iterator[OtherLabels]:
-    named = sorted(name for name in used if name.lower() in _ROLES)
-    if named and len(used) > 1:
+def _roles(images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
+    """Find folders of masks: their files are named as the images of the other folders are."""
+    named = sorted(
+        name for name in used if name.lower() in _ROLES and _are_named_as_others(images, name)
+    )
+    if named:
         yield OtherLabels(
-            f"{few(named, 3)} would become a class of its own, not the images' labels",
+            f"{few(named, 3)} would become a class of its own, although most of its files are "
+            f"named as other images are",
             True,
             "keep them where they are",
         )
+
+
+def _are_named_as_others(images: Sequence[str], folder: str) -> bool:
+    """Tell whether most names in a folder are those of most images outside of it.
+
+    A class may be called ``mask`` as well: its names differ, or it has another number of images.
+    """
+    within: set[str] = set()
+    others: set[str] = set()
+    for path in map(PurePath, images):
+        # 0001_mask.png is the mask of 0001.jpg
+        words = [word for word in _SEPARATOR.split(path.stem.lower()) if word not in _ROLES]
+        (within if path.parts[0] == folder else others).add("_".join(words))
+    return 2 * len(within & others) > max(len(within), len(others))
 
 
 def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:

@@ -43,8 +43,6 @@ _LOCK = threading.RLock()
 class _LmdbWriter:
     """Writes one transaction per checkpoint: a kill loses only the open one."""
 
-    max_bytes = (1 << 32) - 1  # a value's length is 32 bits
-
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Open the database for writing. Raises MissingDependency, OSError."""
         self._folder = folder
@@ -292,4 +290,12 @@ def _stored_bytes(size: int, path_bytes: int) -> int:
     return own + -own % _LMDB_PAGE_BYTES + keys + keys // 8
 
 
-LMDB = StoreKind("lmdb", "one LMDB database", _LmdbWriter, _LmdbStore, _stored_bytes)
+LMDB = StoreKind(
+    "lmdb",
+    "one LMDB database",
+    _LmdbWriter,
+    _LmdbStore,
+    _stored_bytes,
+    max_bytes=(1 << 32) - 1,  # a value's length is 32 bits
+    library=_library,
+)

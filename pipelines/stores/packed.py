@@ -54,9 +54,21 @@ class PackPlan:
         mine, others = (asdict(plan) | {"source": "", "refuse": False} for plan in (self, other))
         return mine == others
 
+    def unlike(self, other: "PackPlan") -> str:
+        """Say what this plan packs and ``other``, the plan of now, does not."""
+        if self.listing != other.listing:
+            return (
+                f"of {self.source or 'other data'} as {self.kind}, not of this data (or its files "
+                f"have changed)"
+            )
+        if self.kind != other.kind:
+            return f"of this data as {self.kind}, not as {other.kind}"
+        return f"of this data in shards of {self.shard_bytes:,} bytes, not {other.shard_bytes:,}"
+
     def command(self, folder: Path) -> str:
         """Return the command that continues the pack."""
-        return shlex.join(["feedline", "pack", self.source, "-o", str(folder), "--kind", self.kind])
+        command = ["feedline", "pack", self.source, "-o", str(folder), "--kind", self.kind]
+        return shlex.join([*command, *["--strict"] * self.refuse])
 
     def write(self, folder: Path) -> None:
         """Write pack.json. Raises OSError."""
@@ -298,6 +310,10 @@ class IndexedStore:
             )
 
 
+def _no_library() -> None:
+    """Import nothing: the format needs nothing but Python."""
+
+
 @dataclass(frozen=True)
 class StoreKind:
     """A format.
@@ -307,6 +323,8 @@ class StoreKind:
             take. Raises MissingDependency, OSError.
         store: opens a whole store. Raises StoreDamaged.
         stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
+        max_bytes: of a file; a larger one is refused before it is added.
+        library: imports what writing needs. Raises MissingDependency.
     """
 
     name: str
@@ -314,3 +332,5 @@ class StoreKind:
     writer: Callable[[Path, int, int], StoreWriter]
     store: type[IndexedStore]
     stored_bytes: Callable[[int, int], int]
+    max_bytes: int = 1 << 40
+    library: Callable[[], object] = _no_library

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.stores.image_folder import (
+    HIDDEN,
     NO_FILES,
     NOT_IN_CLASS,
     FolderListing,
@@ -108,42 +109,41 @@ def _megabytes(count: int) -> str:
 def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifest | None:
     """Return the manifest of the store to be made, if it is already complete.
 
+    A folder of another kind, such as a run, may have a file of that name too.
+
     Raises:
         OutputError: it is a store of something else, and ``force`` does not say to replace it.
         StoreDamaged: it is damaged, and ``force`` does not say to replace it.
+        SchemaTooNew: a newer feedline packed it.
     """
-    if not (folder / MANIFEST_FILE).exists():
+    listed = own_folders.read_list(folder)
+    if not (folder / MANIFEST_FILE).exists() or (listed and listed.kind != _FOLDER_KIND):
         return None
-    try:
-        manifest = open_packed(folder).manifest
-    except StoreDamaged:
-        if force:
-            return None
-        raise
     if force:
+        with suppress(StoreDamaged):
+            StoreManifest.read(folder)  # one of a newer feedline stays all the same
         return None
+    manifest = open_packed(folder).manifest
     if manifest.plan.same_data(plan):
         owned.discard(folder, PLAN_FILE)  # a kill between the two last steps leaves it
         return manifest
     raise OutputError(
-        f"{folder} already holds a complete store of other data ({manifest.plan.kind}, "
-        f"{manifest.samples:,} samples; or the files changed "
-        f"after they were packed): name another folder, or replace it with -f"
+        f"{folder} already holds a complete store {manifest.plan.unlike(plan)}: name another "
+        f"folder, or replace it with -f"
     )
 
 
 @contextmanager
-def _prepared_folder(
-    folder: Path, listing: FolderListing, plan: PackPlan, force: bool
-) -> Iterator[None]:
-    """Prepare the folder, and keep other packs out of it meanwhile.
+def _reserved(folder: Path, root: Path) -> Iterator[None]:
+    """Create or take the folder, and keep other packs out of it meanwhile.
 
     Raises:
-        OutputError: it holds something else, or another pack writes to it.
+        OutputError: it holds something else, lies in ``root``, which is to be packed, or another
+            pack writes to it.
     """
-    if folder.resolve().is_relative_to(listing.root.resolve()):
+    if folder.resolve().is_relative_to(root.resolve()):
         raise OutputError(
-            f"{folder} is inside {listing.root}, where it would be mistaken for a class: choose a "
+            f"{folder} is inside {root}, where it would be mistaken for a class: choose a "
             f"folder elsewhere"
         )
     owned.claim(folder, _FOLDER_KIND, mode=owned.SHARED)
@@ -160,23 +160,20 @@ def _prepared_folder(
                 f"another pack is writing to {folder}: wait for it, or name another folder"
             ) from error
         own_folders.sweep(folder)
-        before = PackPlan.read(folder)
-        if (
-            not force
-            and (own_folders.listed_names(folder) & _present(folder))
-            and (before is None or not before.same_data(plan))
-        ):
-            origin = f"of {before.source} as {before.kind}" if before else "of unknown origin"
-            raise OutputError(
-                f"{folder} holds an unfinished pack {origin}, not of this data: start over with "
-                f"-f, or name another folder"
-            )
-        if force:
-            _empty_folder(folder)
-        plan.write(folder)
         yield
     finally:
         os.close(handle)
+
+
+def _see_that_it_goes_on(folder: Path, plan: PackPlan) -> None:
+    """Check that what the folder has is a part of this pack. Raises OutputError."""
+    before = PackPlan.read(folder)
+    begun = own_folders.listed_names(folder) & _present(folder)
+    if begun and (before is None or not before.same_data(plan)):
+        what = before.unlike(plan) if before else "of unknown origin, not of this data"
+        raise OutputError(
+            f"{folder} holds an unfinished pack {what}: start over with -f, or name another folder"
+        )
 
 
 def _strangers(folder: Path) -> list[str]:
@@ -196,6 +193,45 @@ def _present(folder: Path) -> set[str]:
     }
 
 
+def _see_that_it_can_be_packed(
+    listing: FolderListing, refuse: bool, max_bytes: int, progress: ReportProgress
+) -> None:
+    """Check, before a store is removed, that another one takes its place.
+
+    With ``refuse`` all files are read for that, otherwise those before the first that is usable.
+
+    Raises:
+        DataError: no file can be packed or, with ``refuse``, one cannot.
+    """
+    left_out, read_bytes = list(listing.left_out), 0
+    with closing(read_ahead(listing, 0, max_bytes)) as files:
+        for number, content in files:
+            if isinstance(content, LeftOut):
+                if refuse:
+                    raise _unusable(listing, content)
+                left_out.append(content)
+            elif not refuse:
+                return
+            else:
+                read_bytes += len(content.value)
+            progress(Progress("checking", number + 1, len(listing.sources), read_bytes))
+    if not refuse:
+        raise _nothing_to_pack(listing, left_out)
+
+
+def _unusable(listing: FolderListing, entry: LeftOut) -> DataError:
+    return DataError(
+        f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}"
+    )
+
+
+def _nothing_to_pack(listing: FolderListing, left_out: list[LeftOut]) -> DataError:
+    return DataError(
+        f"none of the {len(listing.sources):,} files in {listing.root} can be packed: "
+        f"{_named(left_out)}"
+    )
+
+
 def _empty_folder(folder: Path) -> None:
     """Remove only the files of a store, the manifest first. Raises OSError."""
     for name in sorted(
@@ -211,10 +247,7 @@ def _as_output_errors(folder: Path, plan: PackPlan) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            again = (
-                f"free some space; the same command then continues where it stopped: "
-                f"{plan.command(folder)}"
-            )
+            again = f"free some space, then continue where it stopped with {plan.command(folder)}"
             raise OutputError(f"{folder}: the disk is full: {again}") from error
         raise OutputError.unwritable(
             folder, error, "name another folder", "start over with -f if it holds part of a store"
@@ -274,7 +307,8 @@ def pack(
             positions are the numbers of the samples.
         unlabeled: pack a folder whose labels are not its class folders; the store then does not
             have them.
-        force: start over if there is a store of other data, or a damaged one.
+        force: remove a store that is there, or a part of one, and start over. It is kept where the
+            library is missing, nothing can be packed or, with ``refuse``, a file cannot be.
         shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make
             over 128 shards; LMDB and RecordIO are one file).
         progress: called with the progress.
@@ -300,17 +334,26 @@ def pack(
     if not unlabeled and not _begun(folder, plan):
         _see_that_labels_are_kept(listing, lost)
     with _as_output_errors(folder, plan), ExitStack() as stack:
-        done = _complete_already(folder, plan, force)
-        if done is not None:
-            return _packed(folder, done, done.samples, listing, lost)
         if refuse:
             _see_that_nothing_is_left_out(listing)
+        done = _complete_already(folder, plan, force)
+        if done is not None:
+            if refuse:
+                _see_that_no_file_is_missing(folder, done, listing)
+            return _packed(folder, done, done.samples, listing, lost)
+        chosen.library()
         total = _needed_bytes(listing, chosen)
         _check_space(folder, total)
-        stack.enter_context(_prepared_folder(folder, listing, plan, force))
-        packing = _Packing(
-            folder, listing, plan, chosen.writer(folder, plan.shard_bytes, total), progress
-        )
+        stack.enter_context(_reserved(folder, listing.root))
+        if not force:
+            _see_that_it_goes_on(folder, plan)
+        else:
+            if (folder / MANIFEST_FILE).exists():
+                _see_that_it_can_be_packed(listing, refuse, chosen.max_bytes, progress)
+            _empty_folder(folder)
+        plan.write(folder)
+        writer = chosen.writer(folder, plan.shard_bytes, total)
+        packing = _Packing(folder, listing, plan, writer, chosen.max_bytes, progress)
         stack.callback(packing.close)
         resumed_at = packing.resume()
         packing.run()
@@ -363,9 +406,19 @@ def _see_that_nothing_is_left_out(listing: FolderListing) -> None:
         loose = entry.message == NOT_IN_CLASS and not begins_as_image(
             listing.root, SourceFile(entry.path, 0, 0, 0)
         )
-        if not loose and entry.message != NO_FILES:
+        if not loose and entry.message not in (NO_FILES, HIDDEN):
+            raise _unusable(listing, entry)
+
+
+def _see_that_no_file_is_missing(folder: Path, done: StoreManifest, listing: FolderListing) -> None:
+    """Check that a complete store has all files of its data. Raises DataError."""
+    files = {source.path for source in listing.sources}
+    for entry in done.left_out:
+        if entry.path in files:
             raise DataError(
-                f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}"
+                f"{folder} is complete without {listing.root}/{entry.path} ({entry.message}): "
+                f"repair or remove that file and pack again with -f, or leave it out (without "
+                f"--strict; unreadable='skip' in code)"
             )
 
 
@@ -378,15 +431,11 @@ class _Packing:
         listing: FolderListing,
         plan: PackPlan,
         writer: StoreWriter,
+        max_bytes: int,
         progress: ReportProgress,
     ) -> None:
-        self._folder, self._listing, self._plan, self._writer, self._progress = (
-            folder,
-            listing,
-            plan,
-            writer,
-            progress,
-        )
+        self._folder, self._listing, self._plan = folder, listing, plan
+        self._writer, self._max_bytes, self._progress = writer, max_bytes, progress
         self._journal: Journal | None = None
         self._left_out = list(listing.left_out)
         self._next = 0  # place in the listing
@@ -408,7 +457,7 @@ class _Packing:
         packed = set(keep.records["source"].tolist())
         for number in sorted(set(range(self._next)) - packed):
             source = self._listing.sources[number]
-            again = read_image(self._listing, source, self._writer.max_bytes)
+            again = read_image(self._listing, source, self._max_bytes)
             self._leave_out(
                 again
                 if isinstance(again, LeftOut)
@@ -420,7 +469,7 @@ class _Packing:
         """Pack the remaining files."""
         journal, since = self._journal, 0
         assert journal is not None
-        with closing(read_ahead(self._listing, self._next, self._writer.max_bytes)) as files:
+        with closing(read_ahead(self._listing, self._next, self._max_bytes)) as files:
             for number, content in files:
                 if isinstance(content, LeftOut):
                     self._leave_out(content)
@@ -438,10 +487,7 @@ class _Packing:
         index = Index.load(self._folder)
         if not len(index):
             _empty_folder(self._folder)
-            raise DataError(
-                f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: "
-                f"{_named(self._left_out)}"
-            )
+            raise _nothing_to_pack(self._listing, self._left_out)
         names = self._writer.finish(index)
         sums = {name: _summed(self._folder / name) for name in (INDEX_FILE, PATHS_FILE, *names)}
         sync_folder(self._folder)
@@ -483,10 +529,7 @@ class _Packing:
 
     def _leave_out(self, entry: LeftOut) -> None:
         if self._plan.refuse:
-            raise DataError(
-                f"{self._listing.root}/{entry.path} cannot be packed ({entry.message}): "
-                f"{_LEAVE_OUT}"
-            )
+            raise _unusable(self._listing, entry)
         self._left_out.append(entry)
 
 

@@ -29,7 +29,6 @@ class _RecordIOWriter(ShardWriter):
     """Writes RecordIO into one file."""
 
     suffix = "rec"
-    max_bytes = _MAX_LENGTH - _IMAGE_HEADER.size
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Make the writer; ``shard_bytes`` is not used.
@@ -124,5 +123,10 @@ def _stored_bytes(size: int, path_bytes: int) -> int:
 
 
 RECORDIO = StoreKind(
-    "recordio", "MXNet RecordIO files", _RecordIOWriter, _RecordIOStore, _stored_bytes
+    "recordio",
+    "MXNet RecordIO files",
+    _RecordIOWriter,
+    _RecordIOStore,
+    _stored_bytes,
+    max_bytes=_MAX_LENGTH - _IMAGE_HEADER.size,
 )

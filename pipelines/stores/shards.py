@@ -31,7 +31,6 @@ class ShardWriter:
 
     suffix: ClassVar[str]
     end: ClassVar[bytes] = b""  #: what a shard ends with
-    max_bytes: int = 1 << 40
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Begin without a shard."""

@@ -124,5 +124,10 @@ def _stored_bytes(size: int, path_bytes: int) -> int:
 
 
 TFRECORD = StoreKind(
-    "tfrecord", "TensorFlow TFRecord files", _TFRecordWriter, _TFRecordStore, _stored_bytes
+    "tfrecord",
+    "TensorFlow TFRecord files",
+    _TFRecordWriter,
+    _TFRecordStore,
+    _stored_bytes,
+    library=_crc32c,
 )

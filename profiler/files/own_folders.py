@@ -285,3 +285,25 @@ def lock(fd: int, how: int, wait: bool = False) -> bool:
             raise
         return False
     return True
+
+
+@contextmanager
+def turn(path: Path) -> Iterator[bool]:
+    """Tell whether no other process is in such a block for the same file, where there are no locks.
+
+    A process that is killed in its block leaves the turn taken for good.
+
+    Raises:
+        OSError: the folder is read-only, or the disk is full.
+    """
+    ticket = path.with_name(f"{single.PART}turn-{path.name}")
+    try:
+        os.close(single.create(ticket))
+    except FileExistsError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with suppress(OSError):
+            single.remove(ticket)

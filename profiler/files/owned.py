@@ -68,9 +68,9 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             ELSEWHERE,
         )
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(
-            f"{path} already holds {kind_with_article(listing.kind)}", ELSEWHERE, OVERWRITE
-        )
+        # one of another kind is never replaced
+        ways = (ELSEWHERE, OVERWRITE) if listing.kind == kind else (ELSEWHERE,)
+        raise _Older(f"{path} already holds {kind_with_article(listing.kind)}", *ways)
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:

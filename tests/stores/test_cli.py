@@ -13,6 +13,7 @@ import pytest
 from feedline.__main__ import main
 from feedline.cli.pack import STORE_KINDS as CHOICES
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack
+from feedline.pipelines.stores.image_folder import read_image
 from feedline.profiler.errors import StoreDamaged
 
 
@@ -75,12 +76,13 @@ def test_the_command_to_go_on_with_can_be_typed(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, data)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("feedline.pipelines.stores.image_folder.read_image", interrupt)
-        pack(data, tmp_path / "my store", "tar")
+        pack(data, tmp_path / "my store", "tar", unreadable="refuse")
     with pytest.raises(StoreDamaged) as raised:
         open_store(tmp_path / "my store")
 
     command = shlex.split(re.search("with (feedline .*), or start", str(raised.value)).group(1))
 
+    assert command[-1] == "--strict", "or what was to be refused would be left out"
     assert main(command[1:]) == 0
     assert len(open_store(tmp_path / "my store")) == 39
 
@@ -150,6 +152,92 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
 
     assert code == 130
     assert "run the same command again to continue" in err
+
+
+def interrupted_at(monkeypatch, path: str) -> None:
+    """Have Ctrl-C arrive when this file is read; a checkpoint comes after every two files."""
+
+    def read(listing, source, max_bytes):
+        if source.path == path:
+            raise KeyboardInterrupt
+        return read_image(listing, source, max_bytes)
+
+    monkeypatch.setattr("feedline.pipelines.stores.image_folder.read_image", read)
+    monkeypatch.setattr("feedline.pipelines.stores.packing._CHECKPOINT_BYTES", 20_000)
+
+
+def test_an_interrupted_replacement_goes_on_without_the_option_that_removes_what_is_there(
+    folder, copied, capsys, monkeypatch
+):
+    command = (folder, "-o", copied("lmdb"), "--kind", "tar")
+    with monkeypatch.context() as patched:
+        interrupted_at(patched, "dog/010.jpg")
+        code, _, err = packs(capsys, *command, "-f")
+    assert code == 130
+    assert "run the same command again, without -f, to continue" in err
+
+    code, out, _ = packs(capsys, *command)
+
+    assert code == 0
+    assert re.search(r"continued after the \d+ samples", out)
+
+
+def test_interrupted_before_a_store_was_removed_the_same_command_goes_on(
+    folder, copied, capsys, monkeypatch
+):
+    """With --strict, all files are read before."""
+    store = copied("lmdb")
+    interrupted_at(monkeypatch, "dog/010.jpg")
+
+    code, _, err = packs(capsys, folder, "-o", store, "--kind", "tar", "-f", "--strict")
+
+    assert code == 130
+    assert "run the same command again to continue" in err
+    assert len(open_store(store)) == 39
+
+
+def test_interrupted_while_it_verifies_it_does_not_tell_to_pack_again(
+    folder, tmp_path, capsys, monkeypatch
+):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    command = (folder, "-o", tmp_path / "store", "--kind", "tar", "--verify")
+    with monkeypatch.context() as patched:
+        patched.setattr("feedline.pipelines.stores.shards.ShardStore.damage", interrupt)
+        code, _, err = packs(capsys, *command, "-f")
+    assert code == 130
+    assert "run the same command again, without -f, to continue" in err
+
+    code, out, _ = packs(capsys, *command)
+
+    assert code == 0
+    assert "already complete" in out and "verified: 39 of 39" in out
+
+
+def test_a_complete_store_tells_how_files_come_into_it_that_were_repaired_since(
+    folder, tmp_path, capsys
+):
+    data = tmp_path / "data"
+    shutil.copytree(folder, data)
+    photo = data / "dog" / "005.jpg"
+    good, about = photo.read_bytes(), photo.stat()
+    photo.write_bytes(bytes(len(good)))
+    os.utime(photo, ns=(about.st_atime_ns, about.st_mtime_ns))
+    command = (data, "-o", tmp_path / "store", "--kind", "tar")
+    assert "repaired" not in packs(capsys, *command)[1]
+    photo.write_bytes(good)
+    os.utime(photo, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+    _, out, _ = packs(capsys, *command)
+    code, _, err = packs(capsys, *command, "--strict")
+
+    assert "already complete" in out
+    assert "left out: 1 (1 not an image)" in out
+    assert "If any of them was repaired since, pack again with -f." in out
+    assert code == 66
+    assert "is complete without" in err and "pack again with -f" in err
+    assert "39 images" in packs(capsys, *command, "--strict", "-f")[1]
 
 
 def test_a_terminal_gets_a_progress_bar(folder, tmp_path):

@@ -235,7 +235,8 @@ def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):
 
     with pytest.raises(
         OutputError,
-        match="holds an unfinished pack of .* as tar, not of this data: start over with -f",
+        match="holds an unfinished pack of .* as tar, not of this data .or its files have changed.: "
+        "start over with -f",
     ):
         pack(tmp_path / "other", tmp_path / "store", "tar")
     assert pack(tmp_path / "other", tmp_path / "store", "lmdb", force=True).samples == 1
@@ -246,6 +247,19 @@ def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):
         "manifest.json",
         "paths.bin",
     ]
+
+
+def test_an_unfinished_pack_of_the_same_data_says_that_only_the_format_differs(folder, tmp_path):
+    killed(folder, tmp_path / "store", "tar", at=20)
+
+    with pytest.raises(
+        OutputError,
+        match="holds an unfinished pack of this data as tar, not as recordio: start over with -f",
+    ):
+        pack(folder, tmp_path / "store", "recordio", shard_bytes=SHARD_BYTES)
+    with pytest.raises(OutputError, match="of this data in shards of 60,000 bytes, not 50,000:"):
+        pack(folder, tmp_path / "store", "tar", shard_bytes=50_000)
+    assert pack(folder, tmp_path / "store", "tar", shard_bytes=SHARD_BYTES).resumed_at > 0
 
 
 def test_what_was_left_out_before_the_kill_is_named_after_it(folder, tmp_path):

@@ -82,6 +82,13 @@ def a_folder_of_masks(root):
     shutil.copytree(root / "images", root / "masks")
 
 
+def masks_with_a_suffix(root):
+    (root / "masks").mkdir()
+    for name in names(root):
+        photo = root / "images" / name
+        shutil.copy(photo, root / "masks" / f"{photo.stem}_mask.png")
+
+
 def classes_one_folder_too_low(root):
     for number, name in enumerate(names(root)):
         (root / "images" / f"class-{number % 10}").mkdir(exist_ok=True)
@@ -102,6 +109,7 @@ KINDS = {
     a_file_per_image: "20 .txt files have an image's name",
     a_folder_of_annotations: "20 .xml files have an image's name",
     a_folder_of_masks: "masks would become a class of its own",
+    masks_with_a_suffix: "masks would become a class of its own",
     classes_one_folder_too_low: "images has 10 folders, which may be the classes",
     classes_below_a_split: "its folders are the parts of a split, not classes (train, val)",
 }
@@ -194,6 +202,21 @@ def test_class_folders_with_a_table_of_other_things_are_packed_and_it_is_named(f
         False,
         "scores.csv names 20 images, with 20 different values of 'score'",
     )
+
+
+@pytest.mark.parametrize("name", ["mask", "label"])
+@pytest.mark.parametrize("renamed", [True, False], ids=["names", "numbers"])
+def test_a_class_may_be_called_as_masks_are(name, renamed, flat, tmp_path):
+    """Its names are not those of the others; or, where each class is numbered, its count is not."""
+    (flat / "images").rename(flat / f"no_{name}")
+    (flat / name).mkdir()
+    photo = next((flat / f"no_{name}").glob("*.jpg"))
+    for number in range(COUNT if renamed else COUNT // 2):
+        shutil.copy(photo, flat / name / f"{'worn-' * renamed}{number:03d}.jpg")
+
+    done = pack(flat, tmp_path / "store", "tar")
+
+    assert (done.classes, done.lost) == ([name, f"no_{name}"], [])
 
 
 def test_tables_that_name_no_image_are_no_labels(flat, tmp_path):

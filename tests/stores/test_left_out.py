@@ -8,10 +8,11 @@ import sys
 import pytest
 from PIL import Image
 
-from feedline.pipelines.photos import Photo, Photos
+from feedline.pipelines.photos import Photo, Photos, scan
 from feedline.pipelines.stores import open_store, pack
 from feedline.pipelines.stores.image_folder import _image_ending, _is_cut_off
 from feedline.profiler.errors import DataError, MissingDependency, OutputError
+from feedline.profiler.files import owned, results
 
 
 @pytest.fixture
@@ -196,11 +197,153 @@ def test_a_store_inside_of_the_data_is_refused(folder):
 def test_a_store_of_other_data_is_replaced_only_when_told(folder, copied):
     store = copied("tar")
 
-    with pytest.raises(OutputError, match="already holds a complete store of other data"):
+    with pytest.raises(
+        OutputError, match="already holds a complete store of this data as tar, not as lmdb: name"
+    ):
         pack(folder, store, "lmdb")
+    with pytest.raises(OutputError, match="already holds a complete store of other data as tar"):
+        pack(folder / "cat", store, "tar")
     assert open_store(store).manifest.plan.kind == "tar"
     assert pack(folder, store, "lmdb", force=True).kind == "lmdb"
     assert not list(store.glob("*.tar"))
+
+
+def content(store):
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
+@pytest.fixture
+def spoiled(folder, tmp_path):
+    """Good files, and a truncated one in the middle, which only reading it whole reveals."""
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    photo = root / "dog" / "005.jpg"
+    os.truncate(photo, photo.stat().st_size // 2)
+    return root
+
+
+@pytest.mark.parametrize(("kind", "module"), [("lmdb", "lmdb"), ("tfrecord", "google_crc32c")])
+def test_a_store_is_not_removed_where_the_library_for_the_new_one_is_missing(
+    kind, module, folder, copied, monkeypatch
+):
+    store = copied("tar")
+    before = content(store)
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(MissingDependency):
+        pack(folder, store, kind, force=True)
+
+    assert content(store) == before
+
+
+def test_a_store_whose_library_is_missing_can_be_replaced(folder, copied, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+
+    assert pack(folder, copied("lmdb"), "tar", force=True).kind == "tar"
+
+
+def test_a_store_is_not_removed_where_no_file_can_be_packed(copied, tmp_path):
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "data" / "a" / "x.jpg").write_text("no image")
+    store = copied("tar")
+    before = content(store)
+
+    with pytest.raises(DataError, match="none of the 1 files in .* can be packed: a/x.jpg"):
+        pack(tmp_path / "data", store, "tar", force=True)
+
+    assert content(store) == before
+
+
+def test_a_store_is_not_removed_where_a_file_is_refused(spoiled, copied):
+    store = copied("tar")
+    before = content(store)
+
+    with pytest.raises(DataError, match="dog/005.jpg cannot be packed .the file ends too early"):
+        pack(spoiled, store, "tar", unreadable="refuse", force=True)
+
+    assert content(store) == before
+    assert pack(spoiled, store, "tar", force=True).samples == 38
+
+
+def test_a_store_is_replaced_where_no_file_is_refused(folder, copied):
+    store, seen = copied("tar"), []
+
+    done = pack(folder, store, "recordio", unreadable="refuse", force=True, progress=seen.append)
+
+    assert (done.kind, done.samples) == ("recordio", 39)
+    assert [entry.doing for entry in seen] == ["checking"] * 39 + ["packing"] * 39
+
+
+def test_a_missing_library_leaves_no_begun_pack_in_the_way(folder, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(MissingDependency):
+        patched.setitem(sys.modules, "google_crc32c", None)
+        pack(folder, tmp_path / "store", "tfrecord")
+
+    assert not (tmp_path / "store").exists()
+    assert pack(folder, tmp_path / "store", "tar").samples == 39
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_another_folder_of_feedlines_is_left_alone_and_only_another_name_is_advised(
+    force, folder, tmp_path
+):
+    compared, run = tmp_path / "compared", tmp_path / "run"
+    results.prepare(compared, ["report.html"], force=False)
+    results.save(compared, "report.html", "a report")
+    owned.claim(run, "run", "a launch")
+    owned.write(run, "manifest.json", "{}")
+
+    for place, kind in ((compared, "other results"), (run, "a run")):
+        before = content(place)
+        with pytest.raises(OutputError) as raised:
+            pack(folder, place, "tar", force=force)
+        assert str(raised.value) == f"{place} already holds {kind}: name another folder with -o"
+        assert content(place) == before
+
+
+def test_a_complete_store_is_refused_where_it_lacks_a_file(spoiled, tmp_path):
+    store = tmp_path / "store"
+    assert pack(spoiled, store, "tar").samples == 38
+
+    with pytest.raises(
+        DataError,
+        match="store is complete without .*dog/005.jpg .the file ends too early.*: repair or remove "
+        "that file and pack again with -f, or leave it out",
+    ):
+        pack(spoiled, store, "tar", unreadable="refuse")
+    assert pack(spoiled, store, "tar").resumed_at == 38
+
+
+def test_a_complete_store_without_what_is_no_image_is_not_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "data")
+    (tmp_path / "data" / "readme.txt").write_text("about")
+    (tmp_path / "data" / "none").mkdir()
+    (tmp_path / "data" / "cat" / "gone.jpg").symlink_to("nowhere")
+    pack(tmp_path / "data", tmp_path / "store", "tar")
+
+    with pytest.raises(DataError, match="cat/gone.jpg cannot be packed"):
+        pack(tmp_path / "data", tmp_path / "store", "tar", unreadable="refuse")
+    (tmp_path / "data" / "cat" / "gone.jpg").unlink()
+
+    done = pack(tmp_path / "data", tmp_path / "store", "tar", unreadable="refuse")
+    assert done.resumed_at == done.samples == 39
+
+
+def test_hidden_folders_are_no_classes_as_in_a_comparison(folder, tmp_path):
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    shutil.copytree(folder / "dog", root / ".cache")
+    (root / ".ipynb_checkpoints").mkdir()
+
+    done = pack(root, tmp_path / "store", "tar", unreadable="refuse")
+    store = open_store(done.path)
+
+    assert store.classes == open_store(root).classes == scan(root).classes
+    assert done.samples == len(open_store(root)) == len(scan(root)) == 39
+    assert [(entry.path, entry.message) for entry in done.left_out] == [
+        (".cache", "a hidden folder"),
+        (".ipynb_checkpoints", "a hidden folder"),
+    ]
 
 
 def test_a_second_pack_into_the_same_folder_is_refused_while_the_first_runs(folder, tmp_path):

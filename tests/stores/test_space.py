@@ -45,7 +45,7 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(
 
     with pytest.raises(
         OutputError,
-        match="the disk is full: free some space; the same command then continues where it stopped",
+        match="the disk is full: free some space, then continue where it stopped with feedline pack",
     ):
         pack(
             folder,
