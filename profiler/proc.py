@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import suppress
 
 
 def read(pid: int, name: str) -> bytes:
@@ -51,6 +52,24 @@ def tidies_up(pid: int) -> bool:
     """
     command = read(pid, "cmdline")
     return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command
+
+
+def cpu_model(path: str = "/proc/cpuinfo") -> str:
+    """Return the model of the first CPU, as the kernel names it.
+
+    That is ``AMD EPYC 7763 64-Core Processor``, or ``0x41 0xd0c`` (implementer and part) where
+    there is no name, as on ARM. Empty: the kernel does not tell.
+    """
+    facts: dict[str, str] = {}
+    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() in facts:  # of the next CPU
+                break
+            facts[name.strip()] = value.strip()
+    return facts.get("model name") or " ".join(
+        facts[name] for name in ("CPU implementer", "CPU part") if name in facts
+    )
 
 
 def cpus_allowed() -> str:

@@ -90,7 +90,8 @@ class Figure:
     """A figure of a run that a budget may limit.
 
     Attributes:
-        low, high: 95 % interval; None: not known, then the value alone decides.
+        low, high: 95 % interval; None: not known, then the value alone decides. ``high`` is
+            infinite where the noise leaves no upper end.
     """
 
     value: float
@@ -102,6 +103,13 @@ class Figure:
     def text(self, x: float) -> str:
         """Return a value in its unit."""
         return value(x, self.unit)
+
+    def interval_text(self) -> str:
+        """Return the interval in brackets, behind a space; "" where it is not known."""
+        if self.low is None or self.high is None:
+            return ""
+        end = f"to {self.text(self.high)}" if math.isfinite(self.high) else "or more"
+        return f" (95 % interval {self.text(self.low)} {end})"
 
 
 _ZERO_SECONDS = Figure(0.0, None, None, "s")
@@ -203,11 +211,7 @@ def _limited(
         )
     near = figure.low if sign > 0 else figure.high
     beyond = abs(figure.value - limit) / limit if limit else math.inf
-    interval = (
-        ""
-        if figure.low is None or figure.high is None
-        else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
-    )
+    interval = figure.interval_text()
     if near is not None and sign * near <= sign * limit:
         outcome, message = (
             (LimitOutcome.PASSED, "")
@@ -258,7 +262,9 @@ def figures_of(run: ComparedRun) -> Iterator[tuple[str, Figure]]:
         ("steps_per_s", report.throughput.steps_per_s),
     ):
         if rate:
-            yield name, Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
+            low, high = interval_of_rate(rate, half)
+            most = math.inf if low is not None and high is None else high
+            yield name, Figure(rate, low, most, name.replace("_per_s", "/s"))
     if step.input_share is not None:
         yield (
             "input_share",

@@ -16,7 +16,7 @@ from feedline.analysis.diff.run_diff import (
 from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import MIN_COMPARED
-from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.measure.stages import MAKING_STAGES, UNATTRIBUTED
 from feedline.analysis.text.formatting import number, rate, sentence, value
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
@@ -46,7 +46,8 @@ _LOADER = (
     "kind",
     "dataset",
 )
-_EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
+# of a change of the wait, or of the step: a stage that moved by less is not why
+_EXPLAINS = 0.25
 MIN_RATIO = 1e-3  # smallest ratio of times, so that rates stay finite
 # an interval whose ratio of times starts below this is printed as "or more": its rate could be over
 # 20 times as high
@@ -152,10 +153,23 @@ def conclude_diff(
         settings = ", ".join(
             [describe_difference(item) for item in _loader(diff)][:_MAX_DIFFERENCES]
         )
-        sentences.append(
-            f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}."
-        )
+        why = _stage_unknown(diff, step) or "No single stage explains it"
+        sentences.append(f"{why}{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(sentences)
+
+
+def _stage_unknown(diff: RunDiff, step: Quantity) -> str:
+    """Say that a part of the change is in no known stage; "": too little of it is."""
+    part = diff.of(f"stage/{UNATTRIBUTED}")
+    if part is None:
+        return ""
+    moved_s, whole_s = ((one.after or 0.0) - (one.before or 0.0) for one in (part, step))
+    if not whole_s or moved_s / whole_s < _EXPLAINS:
+        return ""
+    return (
+        f"Which stage explains it is unknown: {_amounts(part)} per {diff.per} is in no recorded "
+        f"stage ({UNATTRIBUTED})"
+    )
 
 
 def _pace(diff: RunDiff, runs: Sequence[ComparedRun]) -> str:
@@ -419,4 +433,4 @@ def _loader(diff: RunDiff) -> list[Differing]:
 
 def describe_difference(item: Differing) -> str:
     """Say what differs: ``pillow 11.0 -> 10.4``."""
-    return f"{item.name} {item.before or 'not set'} -> {item.after or 'not set'}"
+    return f"{item.name} {item.before} -> {item.after}"

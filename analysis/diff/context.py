@@ -51,9 +51,20 @@ _INSTEAD = (Statement.INPUT_UNSEEN, Statement.INPUT_BORDERLINE, Statement.INPUT_
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory,
 #: vary.
-_HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
+_HARDWARE = (
+    "cpu_model",
+    "cpus",
+    "effective_cpus",
+    "affinity_cpus",
+    "cpu_quota",
+    "memory_bytes",
+    "system",
+)
 #: Those that decide how long a step takes.
-_SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+_SPEED = ("cpu_model", "cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+_NOT_SEEN, _UNKNOWN = "not seen", "unknown"
+#: Kind -> what is said of a value that a side does not have, although it tells others of the kind.
+_ABSENT = {"loader": "not set", "environment": "not set", "version": "not loaded"}
 #: What every stage depends on.
 _SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 #: Classes around a model that say nothing of what it computes.
@@ -233,14 +244,39 @@ def differing_settings(
 ) -> list[Differing]:
     """List settings, versions and hardware that differ.
 
-    What most likely explains a change comes first.
+    What most likely explains a change comes first. What a side cannot know does not differ: of a
+    whole kind that is one line, and a property of the machine is left out.
     """
     first, last = _described(before), _described(after)
-    return [
-        Differing(*key, first.get(key, ""), last.get(key, ""))
-        for key in dict.fromkeys([*first, *last])
-        if first.get(key, "") != last.get(key, "")
-    ]
+    untold = (_kinds(before, first) ^ _kinds(after, last)) - {"machine"}
+    listed: dict[tuple[str, str], Differing] = {}
+    for kind, name in dict.fromkeys([*first, *last]):
+        old, new = first.get((kind, name), ""), last.get((kind, name), "")
+        unknown = kind == "machine" and name in _HARDWARE and not (old and new)
+        if kind in untold:
+            whole = _of_kind(first, kind), _of_kind(last, kind)
+            listed.setdefault((kind, kind), Differing(kind, kind, *whole))
+        elif old != new and not unknown:
+            absent = _ABSENT.get(kind, _NOT_SEEN)
+            listed[kind, name] = Differing(kind, name, old or absent, new or absent)
+    return list(listed.values())
+
+
+def _kinds(side: Sequence[ComparedRun], described: Mapping[tuple[str, str], str]) -> set[str]:
+    """Return the kinds of settings of which the runs of a side tell something.
+
+    A recorded run without any variable tells that none is set.
+    """
+    recorded = any(run.report.traces is None for run in side)
+    return {kind for kind, _ in described} | ({"environment"} if recorded else set())
+
+
+def _of_kind(described: Mapping[tuple[str, str], str], kind: str) -> str:
+    """Say in a word or two what a side tells of a whole kind."""
+    if not any(kind == one for one, _ in described):
+        return _NOT_SEEN if kind == "loader" else _UNKNOWN
+    name = "kind" if kind == "loader" else kind
+    return described.get((kind, name), "known")
 
 
 def _described(side: Sequence[ComparedRun]) -> dict[tuple[str, str], str]:
@@ -248,7 +284,8 @@ def _described(side: Sequence[ComparedRun]) -> dict[tuple[str, str], str]:
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
         for key, value in _of_run(run):
-            rows.setdefault(key, []).append(value)
+            if value:
+                rows.setdefault(key, []).append(value)
     return {key: " or ".join(dict.fromkeys(values)) for key, values in rows.items()}
 
 
@@ -263,12 +300,15 @@ def _of_run(run: ComparedRun) -> Iterator[tuple[tuple[str, str], str]]:
     yield ("training", "model"), report.run.model
     yield ("training", "optimizer"), report.run.optimizer
     yield ("training", "ranks"), str(report.run.ranks)
-    yield from ((("version", name), value) for name, value in report.run.versions.items())
+    recorded = report.traces is None  # else these are of the command that read the traces
+    if recorded:
+        yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
     yield from ((("machine", name), _text(machine[name])) for name in _HARDWARE if name in machine)
     yield ("machine", "gpus"), _gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
-    yield ("command", "command"), " ".join(report.run.command)
+    if recorded:
+        yield ("command", "command"), " ".join(report.run.command)
 
 
 def _gpus(listed: object) -> str:
@@ -329,7 +369,7 @@ def different_machine(before: Sequence[ComparedRun], after: Sequence[ComparedRun
         name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))
     ]
     return [
-        f"{item.name} {item.before or 'none'} -> {item.after or 'none'}"
+        f"{item.name} {item.before} -> {item.after}"
         for item in differing_settings(before, after)
         if item.name in known
     ]

@@ -17,6 +17,7 @@ from feedline.analysis.measure.certainty import counted_in, means_of, relative, 
 from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.noise import MIN_VALUES, error_of
 from feedline.analysis.measure.rank_metrics import RankMetrics
+from feedline.analysis.measure.stages import UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage
@@ -71,6 +72,8 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
+        elif name == UNATTRIBUTED:  # no recorded step has it, so how it varies is unknown
+            yield _measure(f"stage/{name}", "s", mean_s, np.zeros(0))
     kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
     for name, mean_s in step.waits.items():
         if mean_s > 0:

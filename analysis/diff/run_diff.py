@@ -125,7 +125,9 @@ class Differing:
 
     Attributes:
         kind: ``loader``, ``version``, ``machine``, ``command``, ``training`` or ``environment``.
-        before, after: as text; "": it is not set there, or unknown.
+        name: of the setting; that of the kind where a side tells nothing of the whole kind.
+        before, after: as text. Where a side does not have it: ``not set``, ``not loaded`` (of a
+            library), ``not seen`` or ``unknown``.
     """
 
     kind: str

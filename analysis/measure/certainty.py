@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray
-from feedline.analysis.measure.counted_steps import MIN_RECORDED
 from feedline.analysis.measure.machine_use import queued_ns
 from feedline.analysis.measure.model import Certainty, Unseen
-from feedline.analysis.measure.noise import MIN_VALUES, drift, error_of_mean, reach
+from feedline.analysis.measure.noise import MIN_COMPARED, drift, error_of_mean, reach
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.waits import classify
@@ -50,11 +49,12 @@ def walls_of(rank: RankMetrics) -> FloatArray:
 def means_of(rank: RankMetrics) -> FloatArray:
     """Return the times of which the mean step is the mean, float64 [n], ns.
 
-    Of a run whose steps were mostly counted, these are the mean steps of its rests.
+    Of a run whose steps were mostly counted, these are the mean steps of its rests; where the rests
+    are too few to tell its drift, the recorded steps.
     """
     rests = rank.counted
     some = rests.steps > 0
-    if rank.estimate is None or some.sum() < max(MIN_VALUES, MIN_RECORDED):
+    if rank.estimate is None or some.sum() < MIN_COMPARED:
         return walls_of(rank)
     return np.asarray((rests.end - rests.start)[some] / rests.steps[some])
 

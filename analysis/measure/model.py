@@ -30,8 +30,8 @@ class RunInfo:
         exit_code: The script's exit code. None: the run was cut or is live.
         ranks: How many processes trained together.
         versions: Name -> version: feedline, python, torch and others.
-        machine: Name -> value: cpus, effective_cpus (affinity and quota), affinity_cpus, cpu_quota,
-            affinity (the CPUs' numbers, as 0-7), memory_bytes, shm_bytes, system.
+        machine: Name -> value: cpu_model, cpus, effective_cpus (affinity and quota), affinity_cpus,
+            cpu_quota, affinity (the CPUs' numbers, as 0-7), memory_bytes, shm_bytes, system.
         model: Class of the outermost module that was trained; empty: not seen.
         optimizer: Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty:
             not seen.

@@ -35,6 +35,7 @@ class _PlaceShape(TypedDict, total=False):
 
 
 class _MachineShape(TypedDict, total=False):
+    cpu_model: str
     cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None

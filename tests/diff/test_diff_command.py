@@ -45,6 +45,7 @@ def test_the_conclusion_comes_first_and_the_json_has_it_too(folder, capsys):
     ]
     page = (folder / "diff.html").read_text()
     assert told["conclusion"].split(". ")[0].split(" ->")[0] in page
+    assert "B/A is as measured." in page and "B/A excludes" not in page
     assert (
         "batch_size" in page
         and "<script" in page

@@ -17,6 +17,7 @@ from feedline.__main__ import main
 from feedline.analysis.diff import budget, context
 from feedline.analysis.diff.budget import Budget, check_budget
 from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.measures import compared_run
 from feedline.analysis.diff.run_diff import Quantity, RunDiff
 from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
@@ -201,6 +202,38 @@ def test_a_trace_has_stages_of_its_own(folder, capsys):
     assert "is gone" not in told["conclusion"] and "is new" not in told["conclusion"]
 
 
+def test_what_a_trace_cannot_know_is_not_called_unset(folder, capsys):
+    kineto(folder / "trace.json", rank=0)
+    assert main(["ingest", "-q", "-o", "traced", "trace.json"]) == 0
+
+    assert main(["diff", "loader", "traced", "--json", "diff.json"]) == 0
+
+    said = capsys.readouterr().out
+    settings = json.loads(Path("diff.json").read_text())["settings"]
+    told = {f"{one['kind']} {one['name']}": (one["before"], one["after"]) for one in settings}
+    assert "loader: DataLoader -> not seen" in said and "not set" not in said
+    assert "more; --json FILE has all" not in said
+    assert told["loader loader"] == ("DataLoader", "not seen")
+    assert told["version version"] == told["environment environment"] == ("known", "unknown")
+    assert not [one for one in told if one.startswith("machine") and one != "machine gpus"]
+
+
+def test_a_run_that_ended_before_it_made_a_loader_tells_nothing_of_one(folder, loader):
+    path = folder / "loader" / "rank0" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"loaders": []}))
+
+    crashed = diff([loader], [compared_run(folder / "loader")])
+    other = replace(loader.report.loaders[0], settings={"num_workers": 1})
+    fewer = replace(loader, report=replace(loader.report, loaders=[other]))
+
+    assert [(one.name, one.before, one.after) for one in crashed.settings] == [
+        ("loader", "DataLoader", "not seen")
+    ]
+    assert ("batch_size", "not set") in [
+        (one.name, one.after) for one in diff([loader], [fewer]).settings
+    ]
+
+
 def test_a_value_that_is_no_number_is_unknown(loader):
     run = changed(loader, lambda one: math.nan if one.id == "step/mean" else 1.0)
 
@@ -326,13 +359,35 @@ def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loade
     older = of_run(
         loader, machine={name: value for name, value in machine.items() if name != "affinity_cpus"}
     )
+    newer = of_run(loader, machine={**machine, "affinity_cpus": 2, "cpu_model": "AMD EPYC 7763"})
 
-    assert (
-        against(older, of_run(loader, machine={**machine, "affinity_cpus": 2}), step=0.05)["step"][
-            0
-        ]
-        == "passed"
+    assert against(older, newer, step=0.05)["step"][0] == "passed"
+    assert diff([older], [newer]).settings == diff([newer], [older]).settings == []
+
+
+def test_another_model_of_cpu_is_another_machine(loader):
+    first, last = (
+        of_run(loader, machine={**loader.report.run.machine, "cpu_model": f"AMD EPYC {number}"})
+        for number in (7763, 9654)
     )
+
+    told = "cpu_model AMD EPYC 7763 -> AMD EPYC 9654"
+    assert f"The machines differ: {told}" in diff([first], [last]).notes
+    outcome, said = against(first, last, step=0.05)["step"]
+    assert outcome == "unknown" and told in said
+    assert against(first, first, step=0.05)["step"][0] == "passed"
+
+
+def test_a_rate_whose_noise_leaves_no_upper_end_is_not_below_its_limit(loader):
+    noisy = quiet(stored("loader"), error=0.6)
+    rate = noisy.report.throughput.of_all_ranks
+    limits = Budget(at_least={"samples_per_s": 2 * rate, "steps_per_s": 1e-3})
+
+    below, above = check_budget(limits, noisy, [], {})
+    (well_known,) = check_budget(Budget(at_least={"samples_per_s": 2 * rate}), loader, [], {})
+
+    assert (below.outcome, above.outcome, well_known.outcome) == ("unknown", "passed", "exceeded")
+    assert "too noisy to judge" in below.message and " or more)" in below.message
 
 
 def test_a_change_that_the_machine_explains_passes_and_is_told_as_that():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedline.profiler import proc
+from feedline.profiler.session.session import machine
 from feedline.profiler.store.manifest import Manifest
 
 HOUR_S = 3600.0
@@ -29,6 +30,40 @@ def test_processes_of_one_kernel_and_namespace_share_a_home_that_names_no_machin
 
     assert home == proc.home() and len(home) == 16
     assert os.uname().nodename not in home
+
+
+@pytest.mark.parametrize(
+    ("told", "model"),
+    [
+        (
+            "processor\t: {}\nmodel\t\t: 1\nmodel name\t: AMD EPYC 7763\n\n",
+            "AMD EPYC 7763",
+        ),
+        (
+            "processor\t: {}\nCPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n\n",
+            "0x41 0xd0c",
+        ),
+        ("processor\t: {}\n\n", ""),
+        (None, ""),
+    ],
+    ids=["x86", "arm", "unnamed", "no such file"],
+)
+def test_the_model_of_the_cpu_is_told_as_the_kernel_names_it(tmp_path, told, model):
+    path = tmp_path / "cpuinfo"
+    if told is not None:
+        path.write_text("".join(map(told.format, range(2))))
+
+    assert proc.cpu_model(str(path)) == model
+
+
+def test_a_manifest_keeps_the_model_of_the_cpu(tmp_path):
+    kept = read(tmp_path, proc.home(), 0.0, machine=machine()).machine
+
+    assert kept.get("cpu_model", "") == proc.cpu_model()
+    named = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    assert not named or named[0].endswith(f": {kept['cpu_model']}")
 
 
 @pytest.mark.parametrize("ago_s", [0.0, HOUR_S])

@@ -187,7 +187,7 @@ def _settings(diff: RunDiff) -> Iterator[str]:
         yield (
             f"{setting.kind}: {describe_difference(setting)}"
             if setting.kind != setting.name
-            else describe_difference(setting)
+            else f"{setting.kind}: {setting.before} -> {setting.after}"
         )
     if len(diff.settings) > _MAX_SETTINGS:
         yield f"and {len(diff.settings) - _MAX_SETTINGS} more; --json FILE has all"
