@@ -1,5 +1,6 @@
 """Ctrl-C in a command: it ends with one line and exit code 130, and its output is complete."""
 
+import os
 import signal
 import time
 from contextlib import suppress
@@ -51,3 +52,15 @@ class _Interrupts:
 
 
 interrupts = _Interrupts()
+
+
+def in_foreground() -> bool:
+    """Return whether a terminal sends Ctrl-C to this process, and so to the command as well.
+
+    It goes to all processes of the group in the foreground.
+    """
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # there is none
+        return False

@@ -10,6 +10,8 @@ import io
 import os
 import pkgutil
 import sys
+import threading
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -18,6 +20,10 @@ from typing import Any
 from feedline.profiler.errors import ScriptError, leave_out_us
 from feedline.profiler.fail_open import fail_open
 from feedline.profiler.session.ending import exit_code_of, text_of
+
+
+class PackageFailed(Exception):
+    """Raised from the error with which the package of the module to run ended its import."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,15 @@ def from_module(name: str, args: list[str]) -> Program:
 
     Raises:
         ScriptError: there is no such module.
+        PackageFailed: its package raised an error, which Python would show.
     """
     if not _safe_path():
         sys.path[0] = os.getcwd()
     try:
-        spec = importlib.util.find_spec(name)
+        spec = _spec_of(name)
         if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-    except (ImportError, ValueError) as error:
+            spec = _spec_of(f"{name}.__main__")
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ScriptError(
             f"cannot find the module {name} ({error}): write its name as for `python -m`"
         ) from error
@@ -123,6 +130,47 @@ def from_module(name: str, args: list[str]) -> Program:
         __builtins__=builtins,
     )
     return Program(code, module, [str(spec.origin), *args], os.getcwd())
+
+
+def _spec_of(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Return where a module is found; None: there is none.
+
+    Its package is imported before, as ``find_spec`` would hide whose error that raises.
+
+    Raises:
+        ImportError, AttributeError, TypeError, ValueError: its package does not exist or is none.
+        PackageFailed: its package raised an error.
+    """
+    package = name.rpartition(".")[0]
+    try:
+        if package:
+            __import__(package)
+    except BaseException as error:
+        missing = isinstance(error, ImportError) and error.name
+        if not missing or not f"{package}.".startswith(f"{missing}."):
+            trace = error.__traceback__
+            # by the base, as a class may mean anything by it
+            raise PackageFailed from BaseException.with_traceback(error, trace and trace.tb_next)
+    return importlib.util.find_spec(name)
+
+
+def threads_go_on() -> bool:
+    """Return whether Python would wait at its end for threads that the program started."""
+    main = threading.main_thread()
+    return any(thread is not main and not thread.daemon for thread in threading.enumerate())
+
+
+def wait_for_threads() -> None:
+    """Wait for the program's threads as Python does at its end; Ctrl-C ends the waiting.
+
+    The main thread has ended for them: some wait for that.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:
+        print(f"Exception ignored in: {threading!r}", file=sys.stderr)
+        inner = error.__traceback__.tb_next if error.__traceback__ else None
+        traceback.print_exception(type(error), error, inner)
 
 
 def show(error: BaseException | None) -> None:

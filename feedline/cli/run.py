@@ -1,11 +1,13 @@
 """``feedline run``: records a script, or a command that starts processes which train."""
 
 import argparse
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,9 +15,19 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from feedline.cli.interrupt import in_foreground
 from feedline.cli.options import add_output, at_least
 from feedline.cli.outputs import check_json, default_folder
-from feedline.cli.program import Program, exit_like, from_module, from_script, show
+from feedline.cli.program import (
+    PackageFailed,
+    Program,
+    exit_like,
+    from_module,
+    from_script,
+    show,
+    threads_go_on,
+    wait_for_threads,
+)
 from feedline.cli.settings import OVERRIDES, add_settings, as_code
 from feedline.cli.training_words import is_launcher
 from feedline.profiler import masks
@@ -35,7 +47,7 @@ if TYPE_CHECKING:
 #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 DASHES = "\0--"
 _POLL_S = 1.0  # between looks at the processes below
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # exit code of a command that a signal ended, less the signal's number, as a shell gives it
 _SIGNAL_EXIT = 128
 
@@ -133,6 +145,9 @@ class RunCommand:
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
             show(error.with_traceback(None))
             return 1
+        except PackageFailed as failed:
+            show(failed.__cause__)
+            return exit_like(failed.__cause__)
 
         from feedline.profiler import ranks
         from feedline.profiler.follow import start as python_start
@@ -163,8 +178,7 @@ class RunCommand:
         recording = _recording_request(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
-        ended = _run_recorded(program, session)
-        show(ended)
+        ended = _run_recorded(program)
         if session.is_mine:
             _say_not_applied(
                 {name: why for change in changes for name, why in change.failed.items()}
@@ -202,8 +216,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time stages, such as decode, in every Nth dataset sample (default: as many as take about "
-        "5 us per sample on average)",
+        help="time stages, such as decode, in every Nth dataset sample (default: so rarely that a sample "
+        "takes about 5 us longer on average)",
     )
     group.add_argument(
         "--torch-profiler",
@@ -239,8 +253,8 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--fix",
         metavar="NAME=VALUE,...",
-        help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt (`feedline converge advise` "
-        "suggests some)",
+        help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt (all: docs/convergence.md in a "
+        "clone). For the fix of a finding, use --set",
     )
     add_settings(
         group,
@@ -253,7 +267,7 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
         default="",
         metavar="FILE:LINE",
         help="change only the DataLoader created at this line (default: all that shuffle or read "
-        "an IterableDataset)",
+        "an IterableDataset, as loaders for evaluation rarely do)",
     )
 
 
@@ -400,18 +414,26 @@ def _run_unrecorded(program: Program) -> int:
     return exit_like(ended)
 
 
-def _run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends; return what it raised.
+def _run_recorded(program: Program) -> BaseException | None:
+    """Run the program, and end the recording however it ends; return what it raised and is shown.
 
     A fork of it may also return here.
     """
+    from feedline.profiler.follow import noticing
+
     ended: BaseException | None = None
     try:
         program.run()
     except BaseException as error:
         ended = error
         _hear_of_no_workers()
-    session.stop(Ending.of(ended))
+    if threads_go_on():  # and may train
+        show(ended)
+        wait_for_threads()
+        noticing.end(Ending.of(ended))
+    else:
+        noticing.end(Ending.of(ended))
+        show(ended)  # with the program's sys.excepthook, which may end the process
     return ended
 
 
@@ -446,7 +468,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     """Run a command, report the trainings below it, and return its exit code.
 
     Raises:
-        FixError, ScriptError: an option was given that only a script can have.
+        FixError: it was given, but only a script can have it.
+        ScriptError: so was ``-m``, or the command cannot be started.
         OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be
             changed either.
     """
@@ -459,6 +482,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     if args.module:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
+    from feedline.profiler.files import own_folders
     from feedline.profiler.follow.reporting import report_what_was_made
     from feedline.profiler.samplers.processes import UnfollowedProcesses
     from feedline.profiler.session.session import run_folder
@@ -471,7 +495,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
         if args.strict or args.settings:
             raise
         say_in_training(f"not recording: {error}")
-        return _wait_for(subprocess.Popen(command), None)
+        return _wait_for(_started(command, os.environ), None)
     if refused is not None:
         say_in_training(_folder_message(refused, path, run))
     elif not args.quiet:
@@ -479,13 +503,45 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     if args.settings and not args.quiet:
         say_in_training(f"changing the training's DataLoader: {as_code(args.settings)}")
     recording = _recording_request(args, run, launch, start)
-    process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
+    try:
+        process = _started(command, {**os.environ, **recording.variables(os.environ)})
+    except ScriptError:
+        hold.release()
+        with suppress(OSError, OutputError):
+            own_folders.remove(run, "run")
+        raise
     code = _wait_for(process, UnfollowedProcesses(run, args.record_argv))
     if code > _SIGNAL_EXIT:
         _write_signal(run, process.pid, code - _SIGNAL_EXIT)
     hold.release()
     report_what_was_made(recording)
     return code
+
+
+def _started(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a command as a shell does.
+
+    It gets the descriptors that this process was given, such as that of ``--config <(...)``. A
+    script without ``#!`` is run by sh.
+
+    Raises:
+        ScriptError: the system refuses to start it.
+    """
+
+    def start(words: list[str]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(words, env=environment, close_fds=False)
+
+    try:
+        try:
+            return start(command)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            return start(["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]])
+    except OSError as error:
+        missing = "the program that its first line names does not exist"
+        why = missing if error.errno == errno.ENOENT else error.strerror
+        raise ScriptError(f"cannot start the command {command[0]}: {why}") from error
 
 
 def _folder_message(refused: PlaceTaken, path: Path, run: Path) -> str:
@@ -511,16 +567,13 @@ def _write_signal(run: Path, pid: int, number: int) -> None:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", below: "UnfollowedProcesses | None") -> int:
-    """Wait for a command, and forward signals.
-
-    A terminal sends Ctrl-C to all processes, so it needs no forwarding.
-    """
+    """Wait for a command, and forward signals, unless it has got them too."""
 
     def forward(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
+        if number != signal.SIGINT or not in_foreground():
+            process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         while True:
             try:

@@ -35,6 +35,7 @@ from feedline.profiler.follow.recording_settings import RecordingSettings
 from feedline.profiler.printable import say_in_training
 from feedline.profiler.ranks import RankPlace
 from feedline.profiler.record import privacy
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.session.ending import Ending
 from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import Manifest
@@ -298,6 +299,7 @@ class _Following:
             self._override()
         self._sentinels = Patches()
         set_sentinels(self._sentinels, self.begin)
+        recorder.before_taps = self.give_way
 
     def _override(self) -> None:
         """Change loaders from now on.
@@ -330,25 +332,39 @@ class _Following:
 
         That has a tap of its own. Setting sentinels takes 4 ms.
         """
-        from feedline.profiler.record.recorder import recorder
-
         return recorder.starting == threading.get_ident()
 
     def begin(self) -> None:
         """Start a recording, unless this is a loader's worker or the program records itself."""
         with self._lock:
-            sentinels, self._sentinels = self._sentinels, None
-            if sentinels is None:
+            if not self._remove_sentinels():
                 return
-            sentinels.undo()
-            from feedline.profiler.record.recorder import recorder
-
             if recorder.segment is not None or _in_worker():
                 return
-            if self._parents is not None:
-                self._parents.leave()
-                self._parents = None
+            self._leave_parents()
             self._record()
+
+    def give_way(self) -> None:
+        """Leave this process to a recording whose taps are about to be attached.
+
+        It is this one, or another: the program's own, or that of a feedline command.
+        """
+        with self._lock:
+            if self._remove_sentinels():
+                self._leave_parents()
+
+    def _remove_sentinels(self) -> bool:
+        """Remove the sentinels; return whether there were any."""
+        sentinels, self._sentinels = self._sentinels, None
+        if sentinels is not None:
+            sentinels.undo()
+        return sentinels is not None
+
+    def _leave_parents(self) -> None:
+        """Remove the taps of the process that this one was forked from."""
+        if self._parents is not None:
+            self._parents.leave()
+            self._parents = None
 
     def _record(self) -> None:
         from feedline.profiler.record.detail import ProfilerWindow
@@ -500,6 +516,16 @@ def follow_from_here() -> None:
     _note(recording, imported="torch")
 
 
+def end(ending: Ending) -> None:
+    """End the recording of this process, if it is being recorded.
+
+    That may be another one than it began with: a rank that learns its number late gets a folder of
+    its own.
+    """
+    if _following is not None:
+        _following.ends(ending)
+
+
 def _forked() -> None:
     if _following is not None:
         try:
@@ -509,8 +535,7 @@ def _forked() -> None:
 
 
 def _at_exit() -> None:
-    if _following is not None:
-        _following.ends(_ending())
+    end(_ending())
 
 
 def _ending() -> Ending:

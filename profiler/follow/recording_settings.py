@@ -75,7 +75,7 @@ class RecordingSettings:
             str(run),
             f"process-{os.getpid()}-{time.time_ns()}",
             folder=str(folder),
-            path=tuple(sys.path),
+            path=tuple(place for place in sys.path if isinstance(place, str)),
         )
 
     def export(self) -> None:
@@ -84,11 +84,8 @@ class RecordingSettings:
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that change."""
-        others = [
-            part
-            for part in environ.get("PYTHONPATH", "").split(os.pathsep)
-            if part and part != ON_PATH
-        ]
+        path = environ.get("PYTHONPATH")  # an empty part of it is the working directory
+        others = [part for part in path.split(os.pathsep) if part != ON_PATH] if path else []
         return {
             RUN_VARIABLE: json.dumps(asdict(self)),
             "PYTHONPATH": os.pathsep.join([ON_PATH, *others]),

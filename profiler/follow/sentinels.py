@@ -28,11 +28,24 @@ def set_sentinels(patches: Patches, begin: _Begin) -> None:
     patches.set(torch.autograd, "backward", _before_function(torch.autograd, "backward", begin))
 
 
+def _call_after(begin: _Begin, owner: Any, name: str, sentinel: Any, original: Any) -> Any:
+    """Begin, and return what a sentinel calls now: with taps where that is possible.
+
+    That is what the attribute leads to, if it led to the sentinel and no longer does. What a
+    program has set in its place stays there and calls the sentinel, so that goes to the original.
+    """
+    led_here = vars(owner).get(name) is sentinel
+    begin()
+    now = getattr(owner, name)
+    return now if led_here and vars(owner).get(name) is not sentinel else original
+
+
 def _before_method(owner: Any, name: str, begin: _Begin) -> Any:
-    @functools.wraps(getattr(owner, name))
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        begin()
-        return getattr(owner, name)(self, *args, **kwargs)
+        return _call_after(begin, owner, name, method, original)(self, *args, **kwargs)
 
     return method
 
@@ -45,8 +58,8 @@ def _before_call(begin: _Begin) -> Any:
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not with_gradients() or not getattr(self, "training", False):
             return original(self, *args, **kwargs)
-        begin()
-        return torch.nn.Module.__call__(self, *args, **kwargs)
+        call = _call_after(begin, torch.nn.Module, "__call__", __call__, original)
+        return call(self, *args, **kwargs)
 
     hide_from_dynamo(skip_in_warnings(__call__))
     return __call__
@@ -59,8 +72,7 @@ def _before_function(owner: Any, name: str, begin: _Begin) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         if dynamo_follows():
             return original(*args, **kwargs)
-        begin()
-        return getattr(owner, name)(*args, **kwargs)
+        return _call_after(begin, owner, name, function, original)(*args, **kwargs)
 
     hide_from_dynamo(skip_in_warnings(function))
     return function

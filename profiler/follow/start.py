@@ -33,8 +33,9 @@ def begin() -> None:
     """Wait for torch if this process belongs to a recording."""
     if RUN_VARIABLE not in os.environ and os.environ.get(SWITCH_VARIABLE, "0") in ("", "0"):
         return
-    if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Waiting())
+    if any(isinstance(finder, _Waiting) for finder in sys.meta_path):
+        return  # both feedline.pth and sitecustomize.py call it
+    sys.meta_path.insert(0, _Waiting())
     # the recorded program replaced itself by this one
     if f'"top": {os.getpid()},' in os.environ.get(RUN_VARIABLE, ""):
         from feedline.profiler.follow import reporting

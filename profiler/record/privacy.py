@@ -49,6 +49,8 @@ _OPTION = re.compile(r"(--?)([A-Za-z][\w.-]*)(?:(=)(.*))?", re.DOTALL)
 _MASKED = re.compile(r"-[A-Za-z]\*\*\*")  # -pVALUE, masked before
 _PAIR = re.compile(r"([+~]{0,2})([\w./@-]+)=(.+)", re.DOTALL)
 _LIST = re.compile(r"([,;&\s]+)")
+#: A name before the value that it is given, which is not masked yet: ``token=``, ``{"pin": ``.
+_NAMED = re.compile(r"""(?<![\w./@-])([\w./@-]+)[\s"')\]}]*[=:](?!\s*["']?\*\*\*)""")
 _SCHEME = re.compile(r"[a-z][a-z0-9+]{0,9}://")
 _LONGEST, _MOST_PAIRS = 10_000, 100
 
@@ -59,17 +61,21 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     Values that are not plainly harmless are masked.
     """
     return {
-        name: environ[name] if is_plain(environ[name]) else MASK
+        name: environ[name] if _is_harmless(environ[name]) else MASK
         for name in sorted(_ENVIRONMENT)
         if name in environ
     }
 
 
 def recorded_argv(argv: list[str], way: str) -> list[str]:
-    """Return a command line as ``--record-argv`` says: all, masked, or only the name of the script."""
+    """Return a command line as ``--record-argv`` says: all, masked, or only the name of the script.
+
+    A program may put anything into sys.argv, such as a Path: the result is text.
+    """
+    words = [str(word) for word in argv]
     if way == "none":
-        return [masks.token(os.path.basename(word)) for word in argv[:1]]
-    return list(argv) if way == "all" else mask_argv(argv)
+        return [masks.token(os.path.basename(word)) for word in words[:1]]
+    return words if way == "all" else mask_argv(words)
 
 
 def mask_argv(argv: list[str]) -> list[str]:
@@ -98,7 +104,7 @@ def _mask_value(value: str) -> str:
 
     Of JSON and of settings such as ``lr=0.1`` the harmless parts stay.
     """
-    if is_plain(value):
+    if _is_harmless(value):
         return value
     if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:
         return MASK
@@ -111,11 +117,7 @@ def _mask_value(value: str) -> str:
         return f"{pair[1]}{_mask_pair(pair[2], pair[3])}"
     parts = _LIST.split(value)
     if any(map(_PAIR.fullmatch, parts[::2])):
-        parts[::2] = [
-            _mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK
-            for part in parts[::2]
-        ]
-        return "".join(parts)
+        return _mask_list(parts)
     if scheme := _SCHEME.match(value):
         return value if value == "env://" else f"{scheme[0]}{MASK}"
     return _mask_path(value)
@@ -144,16 +146,37 @@ def _mask_pair(name: str, value: str) -> str:
     return f"{shown}={MASK if value and _is_private(name) else _mask_value(value)}"
 
 
-def _mask_json(value: object) -> object:
+def _mask_list(parts: list[str]) -> str:
+    """Mask a list with pairs in it: its parts, and what is between them.
+
+    After a private name, values are masked up to the next one, as those after an option are.
+    """
+    pairs = [_PAIR.fullmatch(part) for part in parts]
+    if _names_private("".join(part for part, pair in zip(parts, pairs) if not pair)):
+        return MASK  # with blanks around its =, for example
+    masked: list[str] = []
+    private = False
+    for number, (part, pair) in enumerate(zip(parts, pairs)):
+        if pair:
+            private = _is_private(pair[2])
+            masked.append(_mask_value(part))
+        elif number % 2 or not part:
+            masked.append(part)
+        else:
+            masked.append(MASK if private or not is_plain(part) else part)
+    return "".join(masked)
+
+
+def _mask_json(value: object, private: bool = False) -> object:
     if isinstance(value, dict):
         return {
-            key if is_name(key) else MASK: MASK
-            if _is_private(key) and not isinstance(item, (dict, list))
-            else _mask_json(item)
+            key if is_name(key) else MASK: _mask_json(item, _is_private(key))
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_mask_json(item) for item in value]
+        return [_mask_json(item, private) for item in value]
+    if private:
+        return MASK
     return _mask_value(value) if isinstance(value, str) else value if is_plain(str(value)) else MASK
 
 
@@ -162,7 +185,7 @@ def _mask_path(value: str) -> str:
     if (
         os.path.isabs(value)
         and shown.startswith((MASK, "~"))
-        or is_plain(shown)
+        or _is_harmless(shown)
         or _is_there(value)
     ):
         return shown
@@ -174,6 +197,15 @@ def _is_there(path: str) -> bool:
         return os.path.lexists(path)
     except ValueError:  # a null byte, before Python 3.12
         return False
+
+
+def _is_harmless(value: str) -> bool:
+    return is_plain(value) and not _names_private(value)
+
+
+def _names_private(value: str) -> bool:
+    """Return whether a private name is in a text, with a value that is not masked."""
+    return any(map(_is_private, _NAMED.findall(value)))
 
 
 def _is_private(name: str) -> bool:

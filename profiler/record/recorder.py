@@ -195,6 +195,8 @@ class _Recorder:
         may_pause: whether it may pause. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
+        before_taps: called before a recording attaches its taps, to remove hooks that wait for one;
+            None: there are none.
         salt: of the marks by which batches of different workers are compared
             (taps/batch_contents.py); empty: none are made.
         every: record one sample in N in detail; None: chosen so that it stays cheap
@@ -224,9 +226,13 @@ class _Recorder:
         self.may_pause = True
         self.asked = False
         self.starting = 0
+        self.before_taps: Callable[[], None] | None = None
         self.salt = b""
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
+        before_taps, self.before_taps = self.before_taps, None
+        if before_taps is not None:
+            before_taps()
         self.main = self.segment = segment
         self.may_pause = True
         self._listen(every)

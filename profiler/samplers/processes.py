@@ -214,11 +214,8 @@ class UnfollowedProcesses(GaugeSource):
         if start in self._starts:  # a fork of a process that was looked at: its start is that one's
             return
         self._starts.add(start)
-        command = [
-            word.decode(errors="replace")
-            for word in proc.read(pid, "cmdline").rstrip(b"\0").split(b"\0")
-        ]
-        if not command[0]:
+        command = _command(pid)
+        if not command:
             return
         if any(process.pid == pid for process in process_log.read(self._run)):
             return
@@ -251,8 +248,23 @@ def _environment_at(pid: int) -> bytes:
     return fields[47] if len(fields) > 47 else b""
 
 
+def _command(pid: int) -> list[str]:
+    """Return the words of a process's command line; none if there is no such process.
+
+    One that replaced it by a title (setproctitle) has a single word, with blanks between the words
+    of the title.
+    """
+    words = proc.read(pid, "cmdline").rstrip(b"\0").decode(errors="replace").split("\0")
+    return words[0].split() if len(words) == 1 else words
+
+
 def _script(command: list[str]) -> list[str]:
-    """Return a command line without its interpreter and the interpreter's options."""
+    """Return a command line without its interpreter and the interpreter's options.
+
+    A title begins with what the program likes, such as ``trainer:``.
+    """
+    if "python" not in os.path.basename(command[0]):
+        return command
     rest = command[1:]
     while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[1:]

@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
+from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.printable import say, say_in_training
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.session import notebook
@@ -49,34 +50,37 @@ class record(ContextDecorator):
 
     def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:
         self._path, self._overwrite, self._strict = Path(path), overwrite, strict
-        self._session: Session | None = None
+        self._sessions: list[Session | None] = []  # of each ``with`` that it is in; None: refused
+
+    def _recreate_cm(self) -> "record":
+        """Return what records one call of a decorated function, which may call itself."""
+        return record(self._path, self._overwrite, self._strict)
 
     def __enter__(self) -> "record":
+        self._sessions.append(None)
         try:
             # a kernel's own arguments say nothing
             command = sys.argv if notebook.shell() is None else ["notebook"]
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
                 report(f"{session.refused.what}, recording into {session.path}")
-        except OutputError as error:
-            self._session = None
-            error.for_call()
-            if self._strict:
+        except BaseException as error:
+            self._end(error)  # ``__exit__`` is not called, where the cell was interrupted here
+            if isinstance(error, OutputError):
+                error.for_call()
+            if self._strict or not isinstance(error, Exception):
                 raise
-            report(f"not recording: {error}")
-        except (
-            BaseException
-        ) as error:  # the cell was interrupted here, and ``__exit__`` is not called
-            self._end(error)
-            raise
+            reraise_of_handler()
+            self._sessions.append(None)
+            report(f"not recording: {str(error) or type(error).__name__}")
         return self
 
     def _keep(self, session: Session) -> None:
-        self._session = session
+        self._sessions[-1] = session
 
     def _end(self, error: BaseException | None) -> Session | None:
         """End the recording; None where there is none."""
-        session = self._session
+        session = self._sessions.pop()
         if session is None:
             return None
         try:
@@ -86,8 +90,6 @@ class record(ContextDecorator):
         ):  # of the cell: the next one has to find nothing that still records
             session.stop(Ending(INTERRUPTED))
             raise
-        finally:
-            self._session = None
         return session
 
     def __exit__(

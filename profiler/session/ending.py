@@ -26,7 +26,7 @@ _UNWRITTEN = re.compile(
 #: Batches of workers that the program keeps, each with a descriptor of its shared memory, have used
 #: up what it may open: torch's words (torch/utils/data/dataloader.py), and those of Python's
 #: multiprocessing/reduction.py.
-ALL_OPEN = "because batches that are kept hold all files that it may open"
+ALL_OPEN = "too many open files: batches that are kept"
 _ALL_OPEN = re.compile(
     r"Communication with the workers is no longer possible|received 0 items of ancdata"
 )
@@ -109,7 +109,7 @@ def _by(error: BaseException | None) -> str:
     if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
     if any(_ALL_OPEN.search(text_of(cause)) for cause in _chain(error)):
-        return f"{name}, {ALL_OPEN}"
+        return f"{name} ({ALL_OPEN})"
     system = next(
         (cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None
     )

@@ -63,7 +63,7 @@ def _built(run: Path) -> str:
         The short report.
     """
     # not the notebook's folder, whose modules may have any name
-    path = [place for place in sys.path if place]
+    path = [place for place in sys.path if place and isinstance(place, str)]
     command = ["report", os.path.abspath(run), "--finish"]
     program = (
         f"import sys; sys.path[:] = {path!a}; from feedline.__main__ import main; "

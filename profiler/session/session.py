@@ -406,18 +406,27 @@ def machine() -> dict[str, object]:
     from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
-    return {
+    model = proc.cpu_model()
+    return ({"cpu_model": model} if model else {}) | {
         "cpus": os.cpu_count(),
         "effective_cpus": effective_cpus(),
         "affinity_cpus": len(os.sched_getaffinity(0)),
         "affinity": proc.cpus_allowed(),
         "cpu_quota": cpu_quota(),
         "memory_bytes": pages,
-        "shm_bytes": shm.f_frsize * shm.f_blocks if shm else None,
+        "shm_bytes": _shm_bytes(),
         "malloc": allocator(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
+
+
+def _shm_bytes() -> int | None:
+    """Return the size of /dev/shm; None: there is none, or it must not be looked at."""
+    try:
+        about = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return about.f_frsize * about.f_blocks
 
 
 #: Name in the manifest -> module. Package metadata would know them too, at 30 ms for the program.

@@ -7,6 +7,7 @@ import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PTRACER = 0x59616D61
+ANYONE = -1  # as a reader: each process of the same user (PR_SET_PTRACER_ANY)
 _words = {count: struct.Struct(f"<{count}Q") for count in range(1, 129)}
 
 
@@ -57,6 +58,10 @@ class ProcessMemory:
 def allow(reader: int) -> None:
     """Let another process read this one's memory where Yama forbids it to all but parents.
 
-    Does nothing on other systems. A program that has chosen another process itself loses it.
+    Does nothing on other systems. The kernel keeps one choice of a process: what the program has
+    chosen itself is lost.
+
+    Args:
+        reader: pid of it, or ANYONE.
     """
     _libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(reader), 0, 0, 0)

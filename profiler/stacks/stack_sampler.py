@@ -126,7 +126,7 @@ def _start_helper(folder: Path, layout: str, rate: float | None) -> None:
     """
     training = [str(os.getpid()), str(proc.started(os.getpid()))]
     arguments = [str(folder.absolute()), *training, layout, str(rate or 0.0)]
-    path = [place for place in sys.path if place]
+    path = [place for place in sys.path if place and isinstance(place, str)]
     program = (
         f"import sys; sys.path[:] = {path!a}; "
         f"from feedline.profiler.stacks.helper import main; main({arguments!a})"

@@ -6,6 +6,7 @@ end.
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from feedline.profiler import proc
 from feedline.profiler.fail_open import fail_open
 from feedline.profiler.files import owned
 from feedline.profiler.stacks.interpreter_layout import code_type, thread_states
-from feedline.profiler.stacks.memory_access import allow
-from feedline.profiler.store.stack_format import LOG, helper_of
+from feedline.profiler.stacks.memory_access import ANYONE, allow
+from feedline.profiler.store.stack_format import LOG, MAIN, helper_of
 
 TARGETS = "stacks.targets"
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+#: Libraries through which the ranks of a host read each other's memory (MPI, UCX). They allow it to
+#: ANYONE as they start, and fail where that is taken back. What starts later takes nothing from us.
+_PEERS = re.compile(rb"/lib(mpi|mpich|open-pal|uct|uct_cma)[-.][^/\n]*\n")
 END = "end"
 
 
@@ -78,7 +82,9 @@ class SampledProcess:
         with fail_open:
             helper = helper_of(self._folder / LOG)
             if helper:
-                allow(helper)
+                # a worker has no peers, and what its parent has allowed ends with the fork
+                peers = self._name == MAIN and _PEERS.search(proc.read(os.getpid(), "maps"))
+                allow(ANYONE if peers else helper)
                 self._allowed = True
 
 

@@ -152,6 +152,53 @@ def test_a_module_is_run_as_python_does(workshop):
     )
 
 
+@pytest.mark.parametrize(
+    "fails", ["1 / 0", "import none_such", "raise SystemExit('a text')", "def f(:"]
+)
+def test_a_module_whose_package_fails_ends_as_in_python(workshop, fails):
+    workshop.write("package/__init__.py", fails)
+    workshop.write("package/train.py", "print('never')")
+
+    plain, recorded = (
+        workshop.plain("-m", "package.train"),
+        workshop.recorded("-m", "package.train"),
+    )
+
+    def own(text):
+        """Its lines without the frames of what runs modules, which is another one here."""
+        others = ("runpy", "Traceback (most recent call last)")
+        return [line for line in text.splitlines() if not any(map(line.__contains__, others))]
+
+    assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout) == (1, "")
+    assert own(recorded.stderr) == own(plain.stderr)
+
+
+def test_ctrl_c_ends_the_waiting_for_threads(workshop):
+    script = workshop.write(
+        "train.py",
+        """
+        import os, signal, threading, time
+
+        def goes_on():
+            threading.main_thread().join()
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(100)
+
+        threading.Thread(target=goes_on).start()
+        """,
+    )
+    began = time.monotonic()
+
+    plain, recorded = workshop.plain(script), workshop.recorded(script)
+
+    assert time.monotonic() - began < 60
+    assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
+    assert recorded.stderr.splitlines() == [
+        line.removesuffix(": ") for line in plain.stderr.splitlines()
+    ]
+
+
 @pytest.mark.long
 def test_a_traceback_from_within_a_model_has_no_frame_of_feedline(workshop):
     script = workshop.write(

@@ -428,7 +428,7 @@ def test_what_an_ending_keeps_of_an_exception():
     )
     assert Ending.of(None) == Ending(0)
     assert raised(RuntimeError("received 0 items of ancdata")).by == (
-        "RuntimeError, because batches that are kept hold all files that it may open"
+        "RuntimeError (too many open files: batches that are kept)"
     )
     in_worker = (
         "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most "

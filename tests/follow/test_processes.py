@@ -6,6 +6,7 @@ More ways to start one: tests/ways.
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -118,6 +119,17 @@ def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(
     assert (tmp_path / "run" / "training-1" / "report.json").exists()
 
 
+def test_a_program_that_replaces_itself_has_one_report(tmp_path, warm_python):
+    """Python runs feedline's start twice in the new program: for the .pth file and sitecustomize."""
+    (tmp_path / "train.py").write_text(
+        TRAIN + "train(5)\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])"
+    )
+    ended = warm_python.run("-m", "feedline", "run", "-o", "run", "train.py", folder=tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("report.html") == 1, ended.stderr
+
+
 def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path, warm_python):
     program = (
         "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: "
@@ -174,6 +186,89 @@ if __name__ == "__main__":
     assert seen(tmp_path / "run") == [{0: 6, 1: 6}]
 
 
+def test_a_rank_that_learns_its_number_late_has_ended_in_its_report(tmp_path, warm_python):
+    """As with jsrun or flux, whose variables torch does not read: the program says its number."""
+    program = """
+import torch.distributed as dist
+number = 0 if os.fork() == 0 else 1
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=2)
+train()
+dist.destroy_process_group()
+if number == 1:
+    os.wait()
+    raise ValueError
+"""
+    ended = run(tmp_path, program, warm=warm_python)
+
+    assert ended.returncode == 1 and "ValueError" in ended.stderr
+    (ranks,) = [one.run.ranks for one in trainings(tmp_path / "run") if len(one.run.ranks) == 2]
+    assert (ranks[1].manifest.exit_code, ranks[1].manifest.ended_by) == (1, "ValueError")
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (report["run"]["state"], report["run"]["ended_by"]) == ("finished", "ValueError")
+
+
+def test_threads_that_train_when_the_program_has_come_to_its_end_are_recorded(
+    tmp_path, warm_python
+):
+    program = """
+import threading
+def later():
+    threading.main_thread().join()
+    print("later", file=sys.stderr)
+    train(4)
+threading.Thread(target=later).start()
+train(3)
+raise ValueError("first")
+"""
+    ended = run(tmp_path, program, warm=warm_python)
+
+    (training,) = trainings(tmp_path / "run")
+    assert ended.returncode == training.run.ranks[0].manifest.exit_code == 1, ended.stderr
+    assert ended.stderr.index("ValueError: first") < ended.stderr.index("later")
+    assert seen_in(training) == [7]
+
+
+def test_trainings_whose_calls_have_something_else_above_are_recorded_once(tmp_path):
+    """The program's own functions around torch's, or its own recording, come above what waits."""
+    (tmp_path / "train.py").write_text(
+        TRAIN
+        + """
+import feedline
+
+def around(original):
+    return lambda *args, **kwargs: original(*args, **kwargs)
+
+def wraps():
+    for owner, name in ((torch.nn.Module, "__call__"), (DataLoader, "__iter__"), (torch.autograd, "backward")):
+        setattr(owner, name, around(getattr(owner, name)))
+    train(4)
+
+def records_itself():
+    with feedline.record("own"):
+        train(5)
+
+for part in (wraps, records_itself):
+    if os.fork() == 0:
+        part()
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=os.environ | {"FEEDLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert [seen(one) for one in (tmp_path / "runs").iterdir()] == [[{0: 4}]]
+    assert seen(tmp_path / "own") == [{0: 5}]
+    (record,) = open_run(tmp_path / "own").ranks.values()
+    assert record.main.totals[Stage.FORWARD, 0] == record.main.totals[Stage.BACKWARD, 0] == 5
+
+
 @pytest.mark.long
 def test_a_launcher_that_is_its_own_first_rank_is_one_training(tmp_path, warm_python):
     """As Lightning's: the script starts itself again for the other ranks."""
@@ -217,10 +312,11 @@ def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path)
     )
 
 
-def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_gets_the_signals_that_feedline_gets(number, tmp_path):
     (tmp_path / "sleep.py").write_text(
-        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(9))\nprint('up', "
-        "flush=True)\ntime.sleep(60)"
+        f"import signal, sys, time\nsignal.signal({number:d}, lambda *_: sys.exit(9))\n"
+        "print('up', flush=True)\ntime.sleep(60)"
     )
     command = [
         sys.executable,
@@ -235,11 +331,75 @@ def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
         "sleep.py",
     ]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # without the terminal of the tests
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(30) == 9
+
+
+def test_ctrl_c_in_a_terminal_reaches_a_command_once(tmp_path):
+    (tmp_path / "counts.py").write_text(
+        "import signal, sys, time\ncame = []\nsignal.signal(2, lambda *_: came.append(1))\n"
+        "open('up', 'w').close()\nuntil = time.monotonic() + 60\n"
+        "while not came and time.monotonic() < until: time.sleep(0.01)\n"
+        "time.sleep(0.5)\nsys.exit(len(came))"
+    )
+    words = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [*words, sys.executable, "counts.py"])
+    until = time.monotonic() + 60
+    while not (tmp_path / "up").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    os.write(terminal, b"\x03")
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    os.close(terminal)
+
+
+def test_a_command_has_the_descriptors_that_feedline_was_given_and_no_other(tmp_path):
+    command = ("sh", "-c", "ls /proc/self/fd; cat /dev/fd/$0")
+    outputs = []
+    for words in ([], [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--"]):
+        read, write = os.pipe()
+        os.write(write, b"settings")
+        os.close(write)
+        started = [*words, *command, str(read)]
+        outputs.append(
+            subprocess.check_output(
+                started, cwd=tmp_path, pass_fds=[read], stderr=subprocess.DEVNULL
+            ).replace(str(read).encode(), b"N")
+        )
+        os.close(read)
+
+    assert outputs[0] == outputs[1] and outputs[0].endswith(b"settings")
+
+
+def test_a_script_without_a_first_line_for_the_system_is_run_as_a_shell_does(tmp_path):
+    (tmp_path / "launch.sh").write_text("exit $1")
+    (tmp_path / "launch.sh").chmod(0o755)
+
+    assert run(tmp_path, "", command=("./launch.sh", "7")).returncode == 7
+
+
+def test_a_command_that_the_system_does_not_start_leaves_no_folder(tmp_path):
+    (tmp_path / "launch.sh").write_text("#!/none")
+    (tmp_path / "launch.sh").chmod(0o755)
+    ended = run(tmp_path, "", command=("./launch.sh",))
+
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "feedline: cannot start the command ./launch.sh: the program that its first line names does "
+        "not exist\n",
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_feedline_1_in_the_environment_records_without_the_command(tmp_path):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
 
 
@@ -57,6 +59,16 @@ def test_the_programs_own_sitecustomize_runs_and_sees_its_own_path(tmp_path):
     assert followed == plain
 
 
+@pytest.mark.parametrize("path", ["lib:", ":lib", "lib::other", ":", ""])
+def test_the_working_directory_stays_on_the_programs_path(path, tmp_path):
+    """An empty part of PYTHONPATH is that; an empty PYTHONPATH is none."""
+    given = {"PYTHONPATH": path}
+    followed = RecordingSettings(0, str(tmp_path / "run")).variables(given)
+    program = "import sys; print(*sys.path, sep='\\n')"
+
+    assert python(program, tmp_path, **followed) == python(program, tmp_path, **given)
+
+
 def test_an_error_in_the_programs_own_sitecustomize_is_told_as_python_tells_it(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import nothing_of_that_name")
     path = os.pathsep.join([ON_PATH, str(tmp_path)])
@@ -77,3 +89,14 @@ def test_feedline_0_asks_for_nothing(tmp_path):
 
     assert python(program, tmp_path, FEEDLINE="0") == ["[]"]
     assert python(program, tmp_path, FEEDLINE="1") == ["['feedline.profiler.follow.start']"]
+
+
+def test_a_place_on_the_path_that_is_no_text_is_left_out_of_the_settings(tmp_path):
+    """As Python's own imports leave it out."""
+    program = (
+        "import pathlib, sys; texts = list(sys.path); sys.path.insert(0, pathlib.Path('lib')); "
+        "from feedline.profiler.follow.recording_settings import RecordingSettings as Settings; "
+        "Settings.of_this_process().export(); print(list(Settings.read().path) == texts)"
+    )
+
+    assert python(program, tmp_path) == ["True"]

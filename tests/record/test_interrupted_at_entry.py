@@ -54,6 +54,27 @@ def test_while_it_says_that_it_records_elsewhere(
     check(tmp_path / "run-2")
 
 
+def test_by_a_time_limit_of_the_program(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose handler raises an Exception: it is no failure of feedline's."""
+
+    def is_late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").touch()
+    monkeypatch.setattr(api, "report", lambda text: os.kill(os.getpid(), signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, is_late)
+    try:
+        with pytest.raises(TimeoutError), feedline.record(tmp_path / "run"):
+            pass
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert recorder.main is None and recorder.segment is None
+    made = feedline.load(tmp_path / "run-2").report
+    assert (made.run.state, made.run.exit_code) == ("finished", 1)
+
+
 def check(run: Any) -> None:
     assert recorder.main is None and recorder.segment is None
     made = feedline.load(run).report

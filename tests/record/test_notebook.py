@@ -14,7 +14,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 TRAINING = """
-import torch, feedline
+import pathlib, sys, torch, feedline
+sys.path.append(pathlib.Path("library"))  # Python ignores what is no text
 from torch.utils.data import DataLoader, TensorDataset
 
 model = torch.nn.Linear(8, 2)

@@ -5,6 +5,7 @@ import re
 import shlex
 import string
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, example, given
@@ -156,6 +157,45 @@ def test_a_plain_number_or_word_is_masked_after_a_name_that_says_it_is_private(o
     assert mask_argv(["train.py", f"{option}=4711"]) == ["train.py", f"{option}={MASK}"]
 
 
+@pytest.mark.parametrize("name", ["token", "hub.token", "pin", "PIN", "cfg.user"])
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("N=87654321", "N=***"),
+        ("+N=adam", "+N=***"),
+        ("N=='87654321'", "N=***"),
+        ("N=[4711,87654321]", "N=***"),
+        ("lr=0.1,N=87654321", "lr=0.1,N=***"),
+        ("lr=0.1,N=[4711,87654321],b=1", "lr=0.1,N=***,***,b=1"),
+        ("lr=0.1 N = 87654321 b=1", "lr=***"),
+        ("N:87654321", MASK),
+        ("{N: 87654321}", MASK),
+        ("{'N': 87654321}", MASK),
+        ('{"N": 87654321, "lr": 0.1}', '{"N":"***","lr":0.1}'),
+        ('{"N": [4711, 87654321], "lr": 0.1}', '{"N":["***","***"],"lr":0.1}'),
+    ],
+)
+def test_a_plain_number_or_word_is_masked_after_such_a_name_within_an_argument(name, value, kept):
+    value, kept = value.replace("N", name), kept.replace("N", name)
+
+    assert mask_argv(["train.py", value, f"--opts={value}"]) == [
+        "train.py",
+        kept,
+        f"--opts={kept}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["cuda:0", "tokens=512", '{"max_tokens": 512}', "pin_memory=True", "keys_per_step=8"]
+)
+def test_a_plain_number_stays_after_any_other_name_within_an_argument(value):
+    assert mask_argv(["train.py", value, f"--opts={value}"]) == [
+        "train.py",
+        value,
+        f"--opts={value}",
+    ]
+
+
 @pytest.mark.parametrize(
     "option",
     "--max-tokens --key-frames --tokenizer --num_tokens --user-batches --pin-memory "
@@ -281,6 +321,13 @@ def test_the_script_is_named_with_its_folders_below_the_working_directory_and_wi
 )
 def test_how_much_is_recorded_is_for_the_user_to_say(way, kept):
     assert recorded_argv(["/x/train.py", "-p", "x7Kq2Zp9"], way) == kept
+
+
+@pytest.mark.parametrize("way", ["all", "masked", "none"])
+def test_a_word_that_the_program_made_a_path_is_recorded_as_text(way):
+    words = [Path("/x/train.py"), Path("configs/vit.yaml"), 3]
+
+    assert recorded_argv(words, way) == recorded_argv(list(map(str, words)), way)
 
 
 texts = st.one_of(

@@ -1,7 +1,10 @@
 """``feedline.record`` as a decorator, and into a folder that is taken."""
 
+import errno
 import json
 import os
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +30,31 @@ def test_a_decorated_function_is_recorded_and_nothing_stays_attached(tmp_path):
 
     assert recorder.main is None
     assert len(feedline.load(tmp_path / "run").steps) == 3
+
+
+def test_a_decorated_function_that_calls_itself_is_recorded_once(tmp_path, capfd):
+    @feedline.record(tmp_path / "run")
+    def train_twice(times):
+        train(3)
+        if times > 1:
+            train_twice(times - 1)
+
+    train_twice(2)
+
+    assert recorder.main is None
+    assert [len(one.steps) for one in feedline.load_all(tmp_path / "run")] == [3, 3]
+    assert capfd.readouterr().err.count("not recording: this process is already being") == 1
+
+
+def test_a_recording_inside_itself_does_not_end_it(tmp_path):
+    recording = feedline.record(tmp_path / "run")
+    with recording:
+        with recording:
+            train(3)
+        train(4)
+
+    assert recorder.main is None
+    assert [len(one.steps) for one in feedline.load_all(tmp_path / "run")] == [3, 4]
 
 
 def test_a_program_that_goes_to_another_folder_is_recorded_where_it_began(tmp_path, monkeypatch):
@@ -59,6 +87,45 @@ def test_an_interrupt_at_the_end_of_stopping_leaves_a_run_that_ended(tmp_path, m
     manifest = json.loads((tmp_path / "run" / "rank0" / "manifest.json").read_text())
     assert (manifest["ended"], manifest["exit_code"]) == (True, 130)
     assert not (tmp_path / "run" / "rank0" / RESERVE).exists() and recorder.main is None
+
+
+def test_a_program_that_put_no_text_into_sys_argv_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [Path("train.py"), "--epochs", 3])
+
+    with feedline.record(tmp_path / "run"):
+        train(3)
+
+    manifest = json.loads((tmp_path / "run" / "rank0" / "manifest.json").read_text())
+    assert manifest["command"] == ["train.py", "--epochs", "3"]
+
+
+def test_a_machine_that_does_not_tell_of_shared_memory_is_recorded(tmp_path, monkeypatch):
+    def forbidden(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "statvfs", forbidden)
+
+    with feedline.record(tmp_path / "run"):
+        train(3)
+
+    manifest = json.loads((tmp_path / "run" / "rank0" / "manifest.json").read_text())
+    assert manifest["machine"]["shm_bytes"] is None
+
+
+def test_whatever_is_wrong_with_recording_the_program_runs_unless_it_is_strict(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(sys, "argv", None)
+
+    with feedline.record(tmp_path / "run"):
+        train(1)
+    assert feedline.record(tmp_path / "run")(lambda: "ran")() == "ran"
+    with pytest.raises(TypeError), feedline.record(tmp_path / "run", strict=True):
+        raise AssertionError("it is not to be recorded")
+
+    why = "feedline: not recording: 'NoneType' object is not iterable\n"
+    assert capfd.readouterr().err == why * 2
+    assert recorder.main is None and not (tmp_path / "run").exists()
 
 
 def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_path):

@@ -3,6 +3,7 @@
 import mmap
 import os
 import resource
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +12,16 @@ from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
 
+from feedline.profiler.files import owned
 from feedline.profiler.samplers import processes
-from feedline.profiler.samplers.processes import _RESCAN_TICKS, ProcessTree, descendants
+from feedline.profiler.samplers.processes import (
+    _RESCAN_TICKS,
+    ProcessTree,
+    UnfollowedProcesses,
+    descendants,
+)
 from feedline.profiler.samplers.source import OpenFile
+from feedline.profiler.store import process_log
 
 Start = Callable[..., "Popen[str]"]
 
@@ -235,3 +243,49 @@ def test_where_half_of_the_descriptors_are_used_the_rest_is_the_programs() -> No
 
     assert all(file.read().startswith(str(os.getpid()).encode()) for file in files)
     assert len(during - before) <= 1 + (max(map(int, before)) + 8) // 2
+
+
+@pytest.mark.parametrize(
+    ("title", "way", "kept"),
+    [
+        ("python train.py --wandb-key 0123abcdsecretvalue", "none", ["train.py"]),
+        (
+            "python train.py --lr 0.1 -k x7Kq2Zp9",
+            "masked",
+            ["train.py", "--lr", "0.1", "-k", "***"],
+        ),
+        ("trainer: alice x7Kq2Zp9", "masked", ["trainer:", "***", "***"]),
+        ("trainer: alice x7Kq2Zp9", "none", ["trainer:"]),
+    ],
+)
+def test_a_title_in_place_of_the_command_line_is_masked_as_that_is(
+    title: str, way: str, kept: list[str], tmp_path: Path
+) -> None:
+    owned.claim(tmp_path / "run", "run")
+    torch = tmp_path / "libtorch_cpu.so"  # by which a process that uses torch is known
+    torch.write_bytes(bytes(4096))
+    program = (
+        f"import mmap, time\nfile = open({str(torch)!r}, 'r+b')\n"
+        "mapped = mmap.mmap(file.fileno(), 0)\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    source = UnfollowedProcesses(tmp_path / "run", way)
+    with Popen(
+        [title],
+        executable=sys.executable,
+        stdin=PIPE,
+        stdout=PIPE,
+        text=True,
+        env={"PYTHONHOME": sys.base_prefix},
+    ) as process:
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(program)
+            process.stdin.close()
+            assert process.stdout.readline() == "ready\n"
+            source.read()
+        finally:
+            process.kill()
+
+    (named,) = process_log.read(tmp_path / "run")
+    assert (named.pid, named.command) == (process.pid, kept)

@@ -6,10 +6,14 @@ import sys
 import time
 
 from feedline.profiler import proc
-from feedline.profiler.stacks import helper
+from feedline.profiler.files import owned
+from feedline.profiler.stacks import helper, targets
 from feedline.profiler.stacks.interpreter_layout import find_layout
 from feedline.profiler.stacks.stack_log import StackLog
+from feedline.profiler.stacks.stack_sampler import _start_helper
 from feedline.profiler.stacks.targets import TARGETS
+from feedline.profiler.store.stack_format import LOG
+from feedline.profiler.store.stack_format import helper_of as helper_pid
 
 SLEEPER = """
 import time
@@ -36,6 +40,22 @@ def test_failed_reads_do_not_drop_a_process_that_lives_unless_all_fail(tmp_path)
             assert not sampler._processes
         finally:
             sleeper.kill()
+
+
+def test_a_path_that_the_program_put_on_sys_path_keeps_no_helper_from_starting(
+    tmp_path, monkeypatch
+):
+    owned.claim(tmp_path / "rank0", "run")
+    monkeypatch.setattr(sys, "path", [tmp_path / "lib", *sys.path])
+
+    _start_helper(tmp_path / "rank0", json.dumps(find_layout().as_json()), None)
+    try:
+        deadline = time.monotonic() + 60
+        while not helper_pid(tmp_path / "rank0" / LOG) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert helper_pid(tmp_path / "rank0" / LOG)
+    finally:
+        targets.end(tmp_path / "rank0")
 
 
 def helper_of(folder, pid, state, code):
