@@ -1,6 +1,7 @@
 """A training in which no step passes: which process waits for which, and at which line."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -68,7 +69,8 @@ _FIX = {
     _COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 _LOOKS_ONLY = (_ENDED, _COMMAND)  # whose fix is to find out why
-_GOES_ON = "the training goes on"
+#: What a fix of a training that stands still gives.
+GOES_ON = "the training goes on"
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _fix(culprit: _Doing) -> tuple[str, str]:
     if culprit.kind == _COMMAND and culprit.call == _UNREAD:
         return _READ_IT, ""
     fix = _FIX.get(culprit.kind, "").format(pid=culprit.process.pid)
-    return fix, _GOES_ON if fix and culprit.kind not in _LOOKS_ONLY else ""
+    return fix, GOES_ON if fix and culprit.kind not in _LOOKS_ONLY else ""
 
 
 def _more(culprit: _Doing) -> list[str]:
@@ -209,7 +211,7 @@ def _cause(groups: Sequence[list[_Doing]]) -> tuple[str, _Doing | None]:
     apart = [main for main in mains if main.kind == _COLLECTIVE and main.still]
     others = [main for main in mains if main not in apart]
     if len(apart) > 1 and not others:
-        return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
+        return _in_collectives(apart)
     if apart and others:
         other = min(others, key=lambda main: not main.still)
         who = _capital(apart[0].name)
@@ -224,6 +226,19 @@ def _cause(groups: Sequence[list[_Doing]]) -> tuple[str, _Doing | None]:
     if blamed is main:
         return _DOES(who=_capital(main.name), does=main.says), main
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
+
+
+def _in_collectives(mains: Sequence[_Doing]) -> tuple[str, _Doing]:
+    """Return where all ranks wait for one another, and the one that most others are not with."""
+    places = Counter(main.says for main in mains)
+    odd = min(mains, key=lambda main: places[main.says])
+    if len(places) == 1:
+        return _ALL(does=odd.says.removeprefix("waits ")), odd
+    other = max(
+        (main for main in mains if main.says != odd.says), key=lambda main: places[main.says]
+    )
+    who = _capital(odd.name)
+    return _BOTH(who=who, does=odd.says, other=other.name, otherwise=other.says), odd
 
 
 _ANEW = ("multiprocessing/spawn.py", "multiprocessing/forkserver.py")

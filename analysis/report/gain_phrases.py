@@ -25,7 +25,7 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
-_FREED = "The rest of the step gets faster too: more CPU time is left for it."
+_FREED = "It supposes that the rest gets faster too: CPU time is left for it."
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 
 

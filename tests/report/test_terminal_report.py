@@ -226,7 +226,7 @@ def test_what_has_nothing_to_say_is_left_out() -> None:
 def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     text = shown(report())
 
-    assert "\nAlso    convert whole batches  176 -> 190\n" in text
+    assert "\nAlso    convert to float per batch  176 -> 190\n" in text
     assert "smaller images" not in text  # the verdict is its own
     assert "keep the workers" not in text  # asks for no change
 
@@ -240,7 +240,7 @@ def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(aft
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    assert ("more CPU time is left for it" in text) == more
+    assert ("It supposes that the rest gets faster too" in text) == more
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:

@@ -150,7 +150,7 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "kept_batches": [
         (
             "tensor.clone()",
-            replace(made_up_facts(), failed=f"failed with RuntimeError, {ALL_OPEN}"),
+            replace(made_up_facts(), failed=f"failed with RuntimeError ({ALL_OPEN})"),
             replace(made_up_facts(), failed="failed with RuntimeError"),
         ),
     ],

@@ -440,5 +440,5 @@ SPREAD_RULE: Rule[RankFacts] = Rule(
     bound="Bound by late ranks",
     lifts=frozenset({"step"}),
     needs=Needs.CLOCKS,
-    action="balance the ranks",
+    action="give ranks equal work",
 )

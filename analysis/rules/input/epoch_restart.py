@@ -27,10 +27,10 @@ _ONE_EACH = Sentence(
     "each step makes a new iterator of the loader, which starts its workers again{by}", by=PART
 )
 _ITERATOR = (
-    "Make the iterator once, before the loop (batches = iter(loader)), and call next(batches) in "
-    "each step."
+    "Make the iterator once (batches = iter(loader)), call next(batches) in each step, and make it "
+    "again when it ends."
 )
-_WHEN_IT_ENDS = "Make it again when it ends (StopIteration)."
+_WHEN_IT_ENDS = "It ends with StopIteration."
 _DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
 _FAULTS = ", and the system clears the same memory for them each time"

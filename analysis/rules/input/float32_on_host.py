@@ -129,5 +129,5 @@ RULE: Rule[RuleInputs] = Rule(
     ),
     lifts=CHEAPER | {"step", "gpu", "ceiling"},
     of_input=True,
-    action="convert whole batches",
+    action="convert to float per batch",
 )

@@ -125,6 +125,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"do not rise, this finding is wrong.",
         cost_s=gain.high,
         settings=given,
+        action=f"num_workers={given['num_workers']}" if "num_workers" in given else "",
         claims=[*_CLAIMS, "wait/handover"] if _handed_late(facts) else [],
     )
 

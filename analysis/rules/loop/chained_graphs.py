@@ -11,8 +11,8 @@ from feedline.analysis.text.sentences import COUNT, PART, Sentence
 _RULE_ID = "chained_graphs"
 
 _SAYS = Sentence(
-    "each backward pass goes through the graphs of the steps before: it takes {times} times as "
-    "long at the end",
+    "each backward pass goes through the graphs of the steps before: the last take {times} times "
+    "as long as the first",
     times=PART,
 )
 _ALIVE = Sentence(

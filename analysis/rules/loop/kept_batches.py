@@ -8,9 +8,9 @@ from feedline.profiler.session.ending import ALL_OPEN
 
 _RULE_ID = "kept_batches"
 
-_SAYS = "batches that are kept hold all files that the process may open"
+_SAYS = "too many files are open: each batch that the program keeps holds some"
 _EACH = "each tensor from a worker is in shared memory, and keeps a file descriptor open"
-_FIX = "Keep copies, with tensor.clone(), or numbers."
+_FIX = "Keep tensor.clone() or a number, not the tensors that the loader gives."
 _STRATEGY = "Or call torch.multiprocessing.set_sharing_strategy('file_system') at the beginning."
 
 
@@ -26,6 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=_FIX,
         fix_more=[_STRATEGY],
         place=facts.adding_line,
+        gives="the training goes on",
         how_to_check="Count the entries of /proc/PID/fd while it trains. If they do not become "
         "more, this finding is wrong.",
     )

@@ -53,7 +53,7 @@ _SPARSE = (
 )
 _MEDIAN = "times as fast as that fused updates were elsewhere, the median"
 _LACKING = "of its elements, those in rows that a batch lacks"
-_SELDOM = "only if embeddings that are not in a batch may stay as they are"
+_SELDOM = "only if rows that a batch lacks need no update"
 _IN_GROUPS = Sentence(
     "they are in {groups} groups, each of which is updated by calls of its own", groups=COUNT
 )
