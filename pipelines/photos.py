@@ -238,13 +238,28 @@ class Photos:
         """Return the number of photos."""
         return len(self.photos)
 
+    def spread(self, most: int) -> list[Photo]:
+        """Return at most so many photos, at equal distances over the dataset."""
+        if len(self.photos) <= most:
+            return list(self.photos)
+        return [self.photos[number * len(self.photos) // most] for number in range(most)]
+
     @property
     def mean_bytes(self) -> float:
         """The mean size of a file."""
         return sum(photo.bytes for photo in self.photos) / len(self.photos)
 
 
-def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
+def _tell_nobody(done: int, of: int) -> None:
+    """Tell nothing."""
+
+
+def scan(
+    root: Path,
+    limit: int | None = None,
+    seed: int = 0,
+    tell: Callable[[int, int], object] = _tell_nobody,
+) -> Photos:
     """Check every file of a dataset, decoding each once.
 
     Args:
@@ -253,6 +268,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
         limit: take this many usable images, equally many of each class if possible. Files that are
             not chosen are not looked at.
         seed: chooses them.
+        tell: called after each file: how many are done, and of how many.
 
     Returns:
         Images in the order of ImageFolder; a class without an image keeps its label.
@@ -267,7 +283,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     candidates = [(path, label[name]) for name, paths in classes.items() for path in paths]
     if limit is not None:
         candidates = _balanced(classes, label, seed)
-    photos, problems = _examine(candidates, limit)
+    photos, problems = _examine(candidates, limit, tell)
     used = {photo.label for photo in photos}
     for name, paths in classes.items():
         if not paths or (limit is None and label[name] not in used):
@@ -340,7 +356,7 @@ def _balanced(
 
 
 def _examine(
-    candidates: list[tuple[Path, int]], limit: int | None
+    candidates: list[tuple[Path, int]], limit: int | None, tell: Callable[[int, int], object]
 ) -> tuple[list[Photo], list[_Problem]]:
     """Check files until ``limit`` can be used."""
     try:
@@ -351,7 +367,8 @@ def _examine(
     PIL.Image.init()  # the plugins, before threads race to load them
     photos: list[Photo] = []
     problems: list[_Problem] = []
-    wanted = len(candidates) if limit is None else limit
+    wanted = len(candidates) if limit is None else min(limit, len(candidates))
+    examined = 0
     threads = min(os.cpu_count() or 1, 16)
     rest = iter(candidates)
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
@@ -363,6 +380,8 @@ def _examine(
             looked_at = pool.map(check_image, [path for path, _ in chunk])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
                 for (path, label), checked in zip(chunk, looked_at):
+                    examined += 1
+                    tell(min(examined, wanted), wanted)
                     problems += _problems(path, checked)
                     if checked.bad is None:
                         photos.append(

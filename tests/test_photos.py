@@ -236,3 +236,12 @@ def test_a_link_to_nothing_is_named(root):
 
     assert (problem.kind, problem.left_out) == ("corrupt", True)
     assert "No such file" in problem.message
+
+
+def test_how_many_files_are_checked_is_told(root):
+    (root / "a" / "3.jpg").write_bytes(b"no image")
+    told = []
+
+    scan(root, tell=lambda done, of: told.append((done, of)))
+
+    assert told == [(number, 5) for number in range(1, 6)]

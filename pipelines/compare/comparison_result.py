@@ -224,8 +224,11 @@ class Comparison:
         rows: in the order in which they were asked for.
         photos: of how many files the dataset consists after those that are left out.
         left_out: kind of problem -> paths.
-        cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of
-            them before every part.
+        cache: ``warm``: every file was read once before; ``partly cached``: so it was, but they did
+            not stay in the page cache; ``cold``: it was emptied of them before every part.
+        cached: share of the files' pages in the page cache after it was filled or emptied, 0 to 1,
+            in a sample of the files; None: Linux does not tell.
+        compute_why: why the model is not measured; empty: it is, or there is none.
         cores: that this process may use.
         choice: which loader to take, and why.
         takes: its name; empty: none is better than the present one.
@@ -248,6 +251,8 @@ class Comparison:
     machine: dict[str, object] = field(default_factory=dict)
     takes: str = ""
     lines: list[str] = field(default_factory=list)
+    cached: float | None = None
+    compute_why: str = ""
 
     @property
     def measured(self) -> list[LoaderRow]:
@@ -347,10 +352,13 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
     """Return the whole comparison as plain data.
 
     schema_version  1; it grows when a name below changes its meaning or goes
-    photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
+    photos, sample_bytes, left_out (kind -> paths), settings, cores, machine
+    cache           warm, partly cached, or cold
+    cached          share of the files in the page cache, 0 to 1, as found in a sample of them; null: Linux does not tell
     choice          a few sentences
     takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
     compute         null, or step_s and cpu_s per sample
+    compute_why     why the model is not measured; empty: it is, or there is none
     operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
                     fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:

@@ -21,23 +21,28 @@ from feedline.pipelines.loaders import pillow_loaders
 from feedline.pipelines.loaders.image_samples import ImageSamples
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoader
 from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
-from feedline.pipelines.loaders.workers import WorkerLoader, to_device
+from feedline.pipelines.loaders.workers import WorkerLoader, end_workers, to_device
 from feedline.pipelines.photos import Photos
-from feedline.pipelines.probes.pagecache import evict
+from feedline.pipelines.probes.pagecache import cached_share, evict
 from feedline.pipelines.probes.probe_rounds import (
     CannotMeasure,
     MeasuredRate,
     ProbePlan,
     Workload,
+    error_reason,
     measure_in_turns,
     on_one_core,
 )
 from feedline.pipelines.probes.training_step import Step
 from feedline.pipelines.random_states import OwnRandomState
-from feedline.profiler.errors import UserCodeError
+from feedline.profiler.errors import DataError, FeedlineError, UserCodeError
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.processes import descendants
 
+#: Batches per worker that can be ready: two in advance, and the one in progress.
+AHEAD_PER_WORKER = 3
+#: Share of the files from which on they count as cached; as little as is left, as not cached.
+MOSTLY = 0.9
 # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
 _MAX_SAMPLES = 200_000
 _MAX_NAMED = 5  # samples named as wrong
@@ -45,6 +50,11 @@ _STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
 _TIMED_SAMPLES = 64
 _WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
 _SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
+_FILES_ASKED_FOR = 48  # in the page cache or not
+# pages that were read ahead and that have not arrived yet cannot be dropped
+_IN_FLIGHT_S = 0.01
+# what torch says on a GPU, of cuBLAS and on the CPU
+_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "MemoryError")
 
 
 def _tree_cpu_s() -> float:
@@ -160,9 +170,10 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
 def batches_ahead(task: LoadTask) -> int:
     """Return how many batches can be ready in advance.
 
-    Two per worker, and the one in progress; at most a third of an epoch.
+    At most a third of an epoch.
     """
-    return max(1, min(3 * task.settings.workers, len(task.photos) // task.settings.batch_size // 3))
+    third = len(task.photos) // task.settings.batch_size // 3
+    return max(1, min(AHEAD_PER_WORKER * task.settings.workers, third))
 
 
 def _finished(task: LoadTask) -> None:
@@ -186,8 +197,34 @@ def fill_page_cache(photos: Photos) -> None:
                 pass
 
 
-def evict_photos(photos: Photos) -> None:
-    """Evict every file from the page cache."""
+def share_in_page_cache(photos: Photos) -> float | None:
+    """Return the share of some of the files in the page cache; None: Linux does not tell."""
+    return cached_share(photo.path for photo in photos.spread(_FILES_ASKED_FOR))
+
+
+def evict_photos(photos: Photos) -> float | None:
+    """Evict every file from the page cache.
+
+    Returns:
+        The share of some of them that is left in it; None: Linux does not tell.
+
+    Raises:
+        DataError: they stay in it.
+    """
+    _drop(photos)
+    if left := share_in_page_cache(photos):
+        time.sleep(_IN_FLIGHT_S)
+        _drop(photos)
+        left = share_in_page_cache(photos)
+    if left is not None and left > 1 - MOSTLY:
+        raise DataError(
+            f"the images cannot be read cold, because {100 * left:.0f} % of them stay in the page "
+            f"cache: leave out --cold"
+        )
+    return left
+
+
+def _drop(photos: Photos) -> None:
     for path in {photo.path for photo in photos.photos}:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -233,16 +270,32 @@ def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
 
     Raises:
         UserCodeError: the model cannot be trained on such a batch.
+        DataError: an image cannot be read.
     """
     samples, _ = pillow_loaders.reference_samples(task)
+    size = min(task.settings.batch_size, len(samples))
     with OwnRandomState(0):
-        size = min(task.settings.batch_size, len(samples))
-        batch = torch.stack([samples[index][0] for index in range(size)])
         try:
+            batch = torch.stack([samples[index][0] for index in range(size)])
             step = Step.of(model, batch, task.settings.device)
-        except CannotMeasure as error:
-            raise UserCodeError(f"{error}") from error
+        except FeedlineError:
+            raise
+        except Exception as error:
+            reason = error_reason(error)
+            if not isinstance(error, CannotMeasure):
+                reason = f"the model's training step fails: {reason}"
+            raise _step_error(reason, size, task.settings.device) from error
     return lambda: _measure_training_step(step)
+
+
+def _step_error(reason: str, size: int, device: str) -> UserCodeError:
+    """Return the error of a training step on so many images, with a way out if there is one."""
+    if any(words in reason for words in _OUT_OF_MEMORY):
+        reason = (
+            f"a training step on {size} images needs more memory than {device} has left: use a "
+            f"smaller --batch-size"
+        )
+    return UserCodeError(reason)
 
 
 def _measure_training_step(step: Step) -> Compute:
@@ -254,7 +307,8 @@ def _measure_training_step(step: Step) -> Compute:
     with OwnRandomState(0):
         rate = measure_in_turns({"model": Workload(step.whole)}, _STEP_PLAN)["model"]
     if not isinstance(rate, MeasuredRate):
-        raise UserCodeError(f"the model's training step fails: {rate}")
+        reason = f"the model's training step fails: {rate}"
+        raise _step_error(reason, len(step), str(step.batch.device))
     return Compute(1 / rate.value, rate.cpu_s)
 
 
@@ -321,16 +375,28 @@ def _transport_s(loader: ReadyLoader, image: torch.Tensor, task: LoadTask) -> fl
             ]
         return statistics.median(spent) / size
     assert isinstance(loader, WorkerLoader)
-    ready = _RepeatedSample(image, (batches + 1) * size)
     workers = min(1, task.settings.workers)
     carrying = DataLoader(
-        ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator()
+        _RepeatedSample(image, batches * size),
+        size,
+        num_workers=workers,
+        collate_fn=loader.collate,
+        persistent_workers=workers > 0,
+        generator=torch.Generator(),
     )
-    cpu_s = 0.0
+    try:
+        _receive_all(carrying, loader)  # the worker starts, and buffers grow
+        before = _tree_cpu_s()
+        # the worker waits before and after an epoch: all of its work for these batches counts
+        _receive_all(carrying, loader)
+        return (_tree_cpu_s() - before) / (batches * size)
+    finally:
+        end_workers(carrying)
+
+
+def _receive_all(carrying: DataLoader[tuple[torch.Tensor, int]], loader: WorkerLoader) -> None:
+    """Receive and finish the batches of one epoch."""
     with sheltered():
         received = iter(carrying)
-    for number, (images, _) in enumerate(received):
+    for images, _ in received:
         loader.finish(to_device(images, loader.device))
-        if number == 0:
-            cpu_s = -_tree_cpu_s()
-    return (cpu_s + _tree_cpu_s()) / (batches * size)

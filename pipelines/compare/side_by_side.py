@@ -6,6 +6,7 @@ The images of two loaders are compared with every random parameter of the user's
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -17,13 +18,15 @@ from feedline.pipelines.compare.comparison_result import (
     PixelDifference,
 )
 from feedline.pipelines.compare.loader_timing import (
-    batches_ahead,
+    AHEAD_PER_WORKER,
+    MOSTLY,
     evict_photos,
     fill_page_cache,
     open_loader,
     repeat_photos,
     run_epoch,
     run_part,
+    share_in_page_cache,
     time_stages,
 )
 from feedline.pipelines.loaders import LOADERS, pillow_loaders
@@ -54,12 +57,7 @@ def _frozen_task(task: LoadTask) -> LoadTask:
 
     Erasing with noise is left out, because noise never repeats.
     """
-    photos = task.photos.photos
-    chosen = (
-        [photos[number * len(photos) // _COMPARED_IMAGES] for number in range(_COMPARED_IMAGES)]
-        if len(photos) > _COMPARED_IMAGES
-        else list(photos)
-    )
+    chosen = task.photos.spread(_COMPARED_IMAGES)
     recipe = freeze_recipe(task.recipe, task.settings.seed)
     repeatable = [
         operation
@@ -172,39 +170,38 @@ class ComparisonRun:
     plan: ComparisonPlan = FULL_COMPARISON
     notify: Callable[[str, int], None] = lambda what, of: None
 
+    @cached_property
+    def runnable(self) -> list[LoaderKind]:
+        """The kinds that can run on this machine."""
+        return [kind for kind in self.kinds if kind.refuses(self.task.settings.device) is None]
+
     def tell(self, what: str) -> None:
         """Report that something new begins."""
-        self.notify(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
+        self.notify(what, len(self.runnable) * (3 + self.plan.rounds) + 2)
 
 
 def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
     """Check and measure all loaders.
 
-    One that fails becomes a row with the reason; the others continue. Each loader first runs a
-    whole epoch, which also warms it up and says how long a part has to be; then its images are
-    compared with those of pillow-v1, and its steps are timed; then come the rounds, forwards and
-    backwards in turn.
+    One that fails becomes a row with the reason; the others continue. If the model fails, the
+    loaders are compared without it. Each loader first runs a whole epoch, which also warms it up
+    and says how long a part has to be; then its images are compared with those of pillow-v1, and
+    its steps are timed; then come the rounds, forwards and backwards in turn.
 
     Args:
         run: what to compare.
         compute: measures the model; called at the end.
 
     Raises:
-        DataError: the images are to be read cold, and are in memory.
+        DataError: the images are to be read cold, and stay in memory.
     """
     task = run.task
-    if run.plan.cold and (kind := filesystem(task.photos.root)) in _IN_MEMORY:
-        raise DataError(
-            f"{task.photos.root} is in memory ({kind}), so it cannot be read cold: copy it to a disk, "
-            "or leave out --cold"
-        )
+    cached = _set_page_cache(run)
     rows = [
         LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "")
         for kind in run.kinds
     ]
     running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
-    if not run.plan.cold:
-        fill_page_cache(task.photos)
     check_epochs(run, running)
     _check_images(run, running)
     _time_stages(run, running)
@@ -212,7 +209,7 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
     run.tell("operations")
     operations, operations_why = _check_operations(task)
     cores = effective_cpus()
-    step = compute() if compute is not None else None
+    step, compute_why = _try_compute(compute)
     if step is not None:
         for row in rows:
             row.feeds = (
@@ -234,14 +231,56 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
             "rounds": run.plan.rounds,
             "part_s": run.plan.part_s,
         },
-        cache="cold" if run.plan.cold else "warm",
+        cache=_cache_state(run.plan.cold, cached),
+        cached=cached,
         cores=cores,
         compute=step,
+        compute_why=compute_why,
         choice=chosen.message,
         takes=chosen.takes,
         operations=operations,
         operations_why=operations_why,
     )
+
+
+def _set_page_cache(run: ComparisonRun) -> float | None:
+    """Fill the page cache with the images, or evict them from it.
+
+    Returns:
+        The share of some of them in it afterwards; None: Linux does not tell.
+
+    Raises:
+        DataError: they are to be read cold, and stay in memory.
+    """
+    photos = run.task.photos
+    if not run.plan.cold:
+        run.tell("reading all files into the page cache")
+        fill_page_cache(photos)
+        return share_in_page_cache(photos)
+    if (kind := filesystem(photos.root)) in _IN_MEMORY:
+        raise DataError(
+            f"{photos.root} is in memory ({kind}), so it cannot be read cold: copy it to a disk, "
+            "or leave out --cold"
+        )
+    run.tell("evicting all files from the page cache")
+    return evict_photos(photos)
+
+
+def _cache_state(cold: bool, cached: float | None) -> str:
+    """Name the state of the page cache, given the share of the images that was found in it."""
+    if cold:
+        return "cold"
+    return "partly cached" if cached is not None and cached < MOSTLY else "warm"
+
+
+def _try_compute(compute: Callable[[], Compute] | None) -> tuple[Compute | None, str]:
+    """Measure the model, if there is one; also return why it could not be measured."""
+    if compute is None:
+        return None, ""
+    try:
+        return compute(), ""
+    except Exception as error:
+        return None, _error_line(error)
 
 
 def _left_out(photos: Photos) -> dict[str, list[str]]:
@@ -270,17 +309,18 @@ def check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
 def _check_images(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Compare the images with those of the user's transform."""
     task = _frozen_task(run.task)
+    reference: _GrayImages = {}
+    why = ""
     try:
         reference = _gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
-        for _, row in running:
-            row.pixels_why = (
-                f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
-            )
-        return
+        why = f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
     for kind, row in running:
         run.tell(f"{kind.name}: images")
         if row.why:
+            continue
+        if why:
+            row.pixels_why = why
             continue
         if row.is_upper_bound:
             row.pixels_why = "it always returns the same images"
@@ -342,9 +382,7 @@ def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
         rate = max(rate, *row.rates)
-    ahead = batches_ahead(
-        replace(task, photos=replace(task.photos, photos=task.photos.photos * 100))
-    )
+    ahead = max(1, AHEAD_PER_WORKER * task.settings.workers)
     return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 

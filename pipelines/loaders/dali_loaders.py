@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from feedline.pipelines.libraries import needs
 from feedline.pipelines.loaders.image_samples import ImageSamples
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask
-from feedline.pipelines.loaders.workers import EpochBatches, worker_message
+from feedline.pipelines.loaders.workers import EpochBatches, end_workers, worker_message
 from feedline.pipelines.photos import check_image
 from feedline.pipelines.translate import to_dali
 from feedline.pipelines.translate.recipe import Translation
@@ -195,10 +195,7 @@ class _DaliProxyLoader:
             raise DataError(f"DALI: {_dali_reason(error)}") from error
 
     def close(self) -> None:
-        workers = getattr(self._loader, "_iterator", None)
-        if workers is not None:
-            # there is no public way to end persistent workers before they are garbage
-            workers._shutdown_workers()
+        end_workers(self._loader)
         self._server.stop_thread()
         _end_pipeline(self._pipeline)
 

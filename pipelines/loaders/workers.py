@@ -96,11 +96,16 @@ class WorkerLoader:
 
     def close(self) -> None:
         """End the workers."""
-        workers = getattr(self._loader, "_iterator", None)
-        self._loader = None
-        if workers is not None:
-            # there is no public way to end persistent workers before they are garbage
-            workers._shutdown_workers()
+        loader, self._loader = self._loader, None
+        end_workers(loader)
+
+
+def end_workers(loader: Any) -> None:
+    """End the persistent workers of a DataLoader, if it has any."""
+    workers = getattr(loader, "_iterator", None)
+    if workers is not None:
+        # there is no public way to end persistent workers before they are garbage
+        workers._shutdown_workers()
 
 
 def _unchanged(images: torch.Tensor) -> torch.Tensor:

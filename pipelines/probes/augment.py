@@ -32,7 +32,12 @@ from feedline.pipelines.probes.probe_rounds import (
 from feedline.pipelines.random_states import TransformRng
 from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
 from feedline.pipelines.translate.draw import draw
-from feedline.pipelines.translate.image_operations import ImageOperation, Tone, UnknownOperation
+from feedline.pipelines.translate.image_operations import (
+    ImageOperation,
+    Tone,
+    UnknownOperation,
+    distinct_names,
+)
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.pipelines.translate.to_torchvision import perform_torchvision
 from feedline.profiler.ceilings import Ceiling
@@ -247,20 +252,22 @@ _TRANSFORM_LIBRARIES = [  # the first is the reference that the others' images a
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure each operation in each library, and the whole recipe in each library.
 
-    In samples/s on one core, or on one GPU.
+    In samples/s on one core, or on one GPU. An operation with the name of an earlier one has a
+    number in its own.
     """
     if not subject.images or subject.recipe is None:
         yield as_ceiling("augment", "no transforms given: use --data DIR --transforms MODULE:NAME")
         return
     images = [photo.decoded() for photo in subject.images[:_MAX_IMAGES]]
     done: list[ImageOperation] = []
-    for operation in subject.recipe.images:
+    operations = subject.recipe.images
+    for name, operation in zip(distinct_names(operations), operations, strict=True):
         if isinstance(operation, UnknownOperation):
             yield as_ceiling(
-                f"augment/{operation.what}", f"cannot be translated: {operation.why}", per="core"
+                f"augment/{name}", f"cannot be translated: {operation.why}", per="core"
             )
             continue
-        yield from _operation(operation, _after(done, images), subject)
+        yield from _operation(name, operation, _after(done, images), subject)
         done.append(operation)
     yield from _whole(subject.recipe, images, subject)
 
@@ -270,7 +277,9 @@ def _after(done: Sequence[ImageOperation], images: Sequence[Any]) -> list[Any]:
     return list(_TRANSFORM_LIBRARIES[0].make(done)(images))
 
 
-def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -> Iterator[Ceiling]:
+def _operation(
+    name: str, operation: ImageOperation, images: list[Any], subject: Subject
+) -> Iterator[Ceiling]:
     works: dict[str, Workload | str] = {}
     with on_one_core():
         for backend in _TRANSFORM_LIBRARIES:
@@ -287,12 +296,12 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
     for backend in _TRANSFORM_LIBRARIES:
         work = works[backend.name]
         yield as_ceiling(
-            f"augment/{operation.name} {backend.name}",
+            f"augment/{name} {backend.name}",
             work if isinstance(work, str) else rates[backend.name],
             per=backend.per,
             source=f"{len(images)} of the user's images, as they are before this operation; "
             f"pixels compared with torchvision's on PIL",
-            settings={"operation": operation.name, "backend": backend.name},
+            settings={"operation": name, "backend": backend.name},
         )
 
 

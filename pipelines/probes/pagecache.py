@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 def evict(fd: int) -> None:
     """Evict the file's pages. Dirty pages are written first, or they would stay."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    if resident_share(fd):
+    if resident_share(fd) != 0.0:
         with suppress(OSError):  # a file system that is only read may have none
             os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -33,12 +34,14 @@ def evict(fd: int) -> None:
 def resident_share(fd: int) -> float | None:
     """Return the share of the file's pages in the page cache (mincore).
 
-    None if the kernel does not provide it. Linux tells only who owns the file or may write it, and
-    says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
+    None if the kernel does not provide it, or not to this user: Linux tells who owns the file or
+    may write it, and says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
     """
     size = os.fstat(fd).st_size
     if size == 0:
         return 0.0
+    if not _may_ask(fd):
+        return None
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
     if address == _MAP_FAILED:
         return None
@@ -49,6 +52,24 @@ def resident_share(fd: int) -> float | None:
         return sum(page & 1 for page in pages.raw[: len(pages)]) / len(pages)
     finally:
         _libc.munmap(address, size)
+
+
+def _may_ask(fd: int) -> bool:
+    """Tell whether Linux says the truth to this user about the file's pages."""
+    user = os.geteuid()
+    return user in (0, os.fstat(fd).st_uid) or os.access(
+        f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True
+    )
+
+
+def cached_share(paths: Iterable[str]) -> float | None:
+    """Return the mean share of these files in the page cache; None: Linux tells it of none."""
+    shares = []
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            shares.append(resident_share(file.fileno()))
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else None
 
 
 def readahead_bytes(fd: int) -> int:

@@ -429,7 +429,8 @@ def _some(images: DaliImages, operation: of.RandomApply) -> DaliImages:
     kept = fn.cast(_coin(operation.p), dtype=types.UINT8) if operation.p < 1 else None
     if kept is None:
         return done
-    return replace(images, node=done.node * kept + images.node * (1 - kept))
+    left = fn.cast(1 - kept, dtype=types.UINT8)  # with a number of Python, DALI makes it int32
+    return replace(images, node=done.node * kept + images.node * left)
 
 
 _RANDOM: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {

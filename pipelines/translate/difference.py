@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
+from feedline.pipelines.translate.image_operations import distinct_names
 from feedline.pipelines.translate.recipe import Recipe, Translation, freeze_recipe
 from feedline.profiler.errors import MissingDependency
 
@@ -23,8 +24,8 @@ class LibraryDifference:
     """One operation in one library, against torchvision on PIL images with the same parameters.
 
     Attributes:
-        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all
-            of them in order.
+        operation: its name, numbered where an earlier one has the same; ``decoding`` alone, in
+            libraries that decode; ``whole recipe`` for all of them in order.
         mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None:
             it cannot be done; infinite: another size.
         message: why it cannot be done, or what is different on purpose; empty: nothing to say.
@@ -50,7 +51,10 @@ def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[Libra
         sample: number of images, spread over the dataset.
     """
     chosen = random.Random(_PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
-    parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
+    parts = [
+        (name, Recipe((operation,)))
+        for name, operation in zip(distinct_names(recipe.images), recipe.images, strict=True)
+    ]
     parts.append((WHOLE_RECIPE, Recipe(tuple(recipe.images))))
     rows: list[LibraryDifference] = []
     for backend in _COMPARED_LIBRARIES:

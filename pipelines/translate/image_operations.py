@@ -7,6 +7,7 @@ position is a share of the image's size, so that it fits images of every size.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,17 @@ class UnknownOperation(ImageOperation):
     def name(self) -> str:
         """The name for the user."""
         return self.what
+
+
+def distinct_names(operations: Sequence[ImageOperation]) -> list[str]:
+    """Return the operations' names, the repeated ones numbered: the second is ``Resize 2``."""
+    seen: Counter[str] = Counter()
+    names = []
+    for operation in operations:
+        seen[operation.name] += 1
+        times = seen[operation.name]
+        names.append(operation.name if times == 1 else f"{operation.name} {times}")
+    return names
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 import html
 import json
+import mmap
+import re
 import subprocess
 import sys
 import time
+import tracemalloc
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,19 +16,29 @@ from types import SimpleNamespace
 import pytest
 import torch
 from loaders.conftest import COUNT, picture
+from torch import nn
 
 from feedline.__main__ import main
+from feedline.cli import outputs
+from feedline.cli.compare import text
 from feedline.pipelines.compare import loader_timing, side_by_side
+from feedline.pipelines.compare.comparison_result import Epoch, LoaderRow
 from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
 from feedline.pipelines.loaders import LOADERS, pillow_loaders, simplejpeg_loaders
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
+from feedline.pipelines.loaders.workers import WorkerLoader
 from feedline.pipelines.names import LOADER_NAMES
+from feedline.pipelines.photos import Photo, Photos
+from feedline.pipelines.probes import pagecache
+from feedline.pipelines.translate.difference import compare_libraries
+from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.ceilings import Ceilings
-from feedline.profiler.errors import DataError, OutputError
+from feedline.profiler.errors import DataError, OutputError, UserCodeError
 
 QUICK = ComparisonPlan(rounds=2, part_s=0.05)
 ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
+SYNTHETIC = next(kind for kind in LOADERS if kind.name == "synthetic")
 
 
 def test_all_loaders_are_among_the_names_that_the_help_lists():
@@ -44,14 +58,15 @@ def forty(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def compared(forty, tmp_path_factory):
-    """What the command line wrote; (folder, standard output)."""
+    """What the command line wrote; (folder, standard output, standard error)."""
     import contextlib
     import io
 
-    out, said = tmp_path_factory.mktemp("out"), io.StringIO()
+    out, said, told = tmp_path_factory.mktemp("out"), io.StringIO(), io.StringIO()
     before, side_by_side.FULL_COMPARISON = side_by_side.FULL_COMPARISON, QUICK
+    every_s, outputs._LOG_EVERY_S = outputs._LOG_EVERY_S, 0.0
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
             code = main(
                 [
                     "compare",
@@ -71,8 +86,9 @@ def compared(forty, tmp_path_factory):
             )
     finally:
         side_by_side.FULL_COMPARISON = before
+        outputs._LOG_EVERY_S = every_s
     assert code == 0
-    return out, said.getvalue()
+    return out, said.getvalue(), told.getvalue()
 
 
 def test_images_in_memory_are_not_said_to_be_read_cold():
@@ -133,6 +149,18 @@ def test_every_operation_is_compared_in_every_library(compared):
     )
 
 
+def test_two_operations_of_one_name_have_a_row_each(photos):
+    from torchvision import transforms as T
+
+    twice = [T.RandomApply([T.ColorJitter(0.4)]), T.RandomApply([T.GaussianBlur(3)])]
+
+    table = text._operation_table(compare_libraries(read_recipe(twice), photos, 2))
+
+    assert {row[0] for row in table.rows} == {
+        "RandomApply", "RandomApply 2", "decoding", "whole recipe",
+    }  # fmt: skip
+
+
 def test_a_file_that_is_no_image_is_counted_and_named(compared):
     assert "Files left out\n- corrupt: 1 (" in compared[1] and "broken.jpg" in compared[1]
     (paths,) = json.loads((compared[0] / "compare.json").read_text())["left_out"].values()
@@ -166,6 +194,15 @@ def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
     assert printed[: len(found["lines"])] == found["lines"]
     assert "\n".join(found["lines"]) in html.unescape(page)
     assert not found["takes"] or any(repr(found["takes"]) in line for line in found["lines"])
+
+
+def test_what_is_said_meanwhile_counts_the_loaders_that_run_and_reaches_its_end(compared):
+    told = compared[2]
+
+    assert "comparing 4 loaders takes at least 400 ms, after an epoch of each" in told
+    assert told.index("checking the images (41/41)") < told.index("comparing 4 loaders")
+    steps = re.findall(r"\((\d+)/(\d+)\)", told.partition("comparing 4 loaders")[2])
+    assert steps == [(str(number), str(len(steps))) for number in range(1, len(steps) + 1)]
 
 
 def test_the_page_is_whole_and_asks_nobody(compared):
@@ -311,3 +348,131 @@ def test_cpu_time_includes_children_alive_and_ended():
 
     assert alive > 0.29
     assert _tree_cpu_s() - before > 0.29
+
+
+class Tires(nn.Module):
+    """Trains for one step."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.steps = nn.Linear(3, 2), 0
+
+    def forward(self, images):
+        self.steps += 1
+        if self.steps > 1:
+            raise RuntimeError("the second step fails")
+        return self.head(images.mean((2, 3)))
+
+
+class Huge(nn.Module):
+    """Asks for an exbibyte."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, images):
+        return self.head(torch.empty(2**58, 3))
+
+
+class FindsNoRoom(Tires):
+    """Does what a model does that is larger than the GPU's memory."""
+
+    def to(self, *args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 80.00 GiB.\nmore")
+
+
+def test_a_model_that_fails_after_the_rounds_costs_only_what_needs_it(task):
+    run = ComparisonRun(task, [SYNTHETIC], QUICK)
+
+    found = compare_loaders(run, loader_timing.prepare_training_step(Tires(), task))
+
+    assert found.rows[0].measured and found.compute is None
+    assert (
+        "the model: not measured: the model's training step fails: RuntimeError: the second step "
+        "fails" in text._remarks(found)
+    )
+
+
+@pytest.mark.parametrize("model", [Huge(), FindsNoRoom()], ids=["a batch", "a model"])
+def test_too_little_memory_for_a_step_is_said_with_the_way_out(model, task):
+    with pytest.raises(UserCodeError) as error:
+        loader_timing.prepare_training_step(model, task)
+
+    assert str(error.value) == (
+        "a training step on 4 images needs more memory than cpu has left: use a smaller "
+        "--batch-size"
+    )
+
+
+def test_whatever_else_a_model_raises_before_its_first_step_is_its_own(task):
+    class Refuses(nn.Module):
+        def train(self, mode=True):
+            raise KeyError("mode")
+
+    with pytest.raises(UserCodeError, match=r"^the model's training step fails: KeyError: 'mode'$"):
+        loader_timing.prepare_training_step(Refuses(), task)
+
+
+def on_a_disk(photos):
+    if (kind := pagecache.filesystem(photos.root)) in ("tmpfs", "ramfs", "unknown"):
+        pytest.skip(f"nothing can be evicted from a file system of type {kind}")
+
+
+def test_images_that_do_not_stay_in_the_page_cache_are_not_called_warm(task, photos, monkeypatch):
+    on_a_disk(photos)
+    few = replace(photos, photos=photos.photos[:10])
+    # as it is after reading more files than there is memory
+    monkeypatch.setattr(side_by_side, "fill_page_cache", lambda photos: loader_timing._drop(few))
+
+    found = compare_loaders(ComparisonRun(task, [SYNTHETIC], QUICK))
+
+    assert (found.cache, found.cached) == ("partly cached", pytest.approx(13 / 23))
+    assert "Images only partly cached (57 %)." in text._about(found)
+
+
+def test_images_that_stay_in_the_page_cache_are_not_called_cold(photos):
+    on_a_disk(photos)
+    assert loader_timing.evict_photos(photos) == 0.0
+    with ExitStack() as stack:
+        for photo in photos.photos:
+            file = stack.enter_context(open(photo.path, "rb"))
+            mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            assert len(mapped[:]) == photo.bytes
+
+        with pytest.raises(DataError, match="because 100 % of them stay in the page cache"):
+            loader_timing.evict_photos(photos)
+
+
+def test_repeating_a_large_dataset_takes_the_memory_of_one_list(task):
+    photo = Photo("a.jpg", 0, 1000, "JPEG", 64, 48, "RGB")
+    many = replace(task, photos=Photos(Path("photos"), ["a"], [photo] * 50_000, []))
+    row = LoaderRow("pillow-v1", "", epoch=Epoch(50_000, 50.0))
+    tracemalloc.start()
+    try:
+        repeated = side_by_side._repeated(many, row, 1.5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert len(repeated.photos) == 50_000 and peak < 2 * 8 * 50_000
+
+
+def test_sending_counts_the_work_of_the_worker_for_every_batch(task):
+    def collate(samples):
+        until = time.process_time() + 0.05
+        while time.process_time() < until:
+            pass
+        return torch.utils.data.default_collate(samples)
+
+    def finish(images):
+        time.sleep(0.15)  # meanwhile the worker makes the two batches that it is ahead
+        return images
+
+    large = replace(task, settings=replace(task.settings, batch_size=128))
+    samples, _ = pillow_loaders.reference_samples(large)
+    loader = WorkerLoader(large, samples, finish=finish, collate=collate)
+
+    cost_s = loader_timing._transport_s(loader, torch.zeros(3, 8, 8), large)
+
+    assert 0.05 < cost_s * 128 < 0.1

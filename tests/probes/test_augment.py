@@ -32,6 +32,18 @@ def test_each_operation_has_a_row_in_each_library(subject, named):
     assert found["augment/all own transform"].value
 
 
+def test_two_operations_of_one_name_are_told_apart(subject, named):
+    twice = [
+        transforms.RandomApply([transforms.ColorJitter(0.4)]),
+        transforms.RandomApply([transforms.GaussianBlur(3)]),
+    ]
+
+    found = named(augment.probe(subject(recipe=read_recipe(twice))))
+
+    assert found["augment/RandomApply v1 PIL"].value
+    assert found["augment/RandomApply 2 v1 PIL"].settings["operation"] == "RandomApply 2"
+
+
 def test_a_lambda_is_named_and_the_rest_is_measured(subject, named):
     found = named(augment.probe(subject(transform=OWN, recipe=read_recipe(OWN))))
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from feedline.cli.probe.text import batch_size, conclusion
+from feedline.cli.probe.text import _fastest_only, batch_size, conclusion
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
@@ -81,6 +81,16 @@ def test_a_cold_page_cache_is_named_where_it_gives_less():
     )
 
     assert "reading gives about 200 samples/s" in probed(cold)
+
+
+def test_only_the_fastest_number_of_readers_is_shown_and_everything_else_with_its_own_row():
+    reads = [
+        Ceiling(f"read/files read warm x{number}", "read", rate, settings={"readers": number})
+        for number, rate in ((1, 100.0), (4, 300.0))
+    ]
+    namesakes = [Ceiling("augment/Pad v1 PIL", "augment", rate) for rate in (70.0, 50.0)]
+
+    assert _fastest_only([*reads, *namesakes]) == [reads[1], *namesakes]
 
 
 def test_what_was_not_measured_is_said_and_nothing_is_concluded_from_nothing():

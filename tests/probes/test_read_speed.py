@@ -81,6 +81,31 @@ def test_the_resident_share_counts_pages(file, tmp_path):
     assert pagecache.resident_share(fd) == 0.25
 
 
+def test_the_share_of_several_files_is_their_mean(tmp_path):
+    on_a_disk(tmp_path)
+    paths = [tmp_path / name for name in "abcd"]
+    for path in paths:
+        path.write_bytes(os.urandom(MIB))
+    with open(paths[0], "rb") as opened:
+        pagecache.evict(opened.fileno())
+
+    assert pagecache.cached_share(map(str, paths)) == 0.75
+
+
+def test_the_share_is_unknown_to_a_user_who_may_not_write_the_file(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    path = tmp_path / "of root"
+    path.write_bytes(bytes(MIB))
+    with open(path, "rb") as opened:
+        assert pagecache.resident_share(opened.fileno()) == 1.0
+        os.seteuid(65534)
+        try:
+            assert pagecache.resident_share(opened.fileno()) is None
+        finally:
+            os.seteuid(0)
+
+
 def parts(span: read_speed._ReadPattern, number: int) -> list[int]:
     """The offsets that so many readers are sent to, together."""
     return [offset for job in span.jobs(number) for offset in job[-2]]

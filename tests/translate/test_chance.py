@@ -279,6 +279,22 @@ def test_dali_s_flips_and_gray_happen_with_their_probability(small_map):
     assert abs(share(some, lambda image: image.max() == 0) - 0.7) < 0.08
 
 
+@pytest.mark.parametrize(
+    "after",
+    [of.Adjust("brightness", 10.0), of.Resize((64, 64), "nearest")],
+    ids=lambda one: one.name,
+)
+def test_dali_s_operations_after_one_for_some_images_work_on_the_same_kind_of_number(
+    after, small_map
+):
+    recipe = Recipe((of.RandomApply((of.Flip(True),), 0.5), after))
+
+    found = np.stack(_in_pipeline(to_dali.build_dali(recipe, "cpu"), [small_map] * 200, None))
+
+    assert abs(np.mean(found[:, 0, 0, 0] > 0) - 0.5) < 0.12
+    assert found.max() == (31 if isinstance(after, of.Resize) else 255)
+
+
 def test_dali_s_jitter_has_the_range_asked_for(small_map):
     found = on_the_map(of.ColorJitter(brightness=(1.0, 8.0)), small_map)
 

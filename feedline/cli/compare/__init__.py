@@ -5,6 +5,7 @@ import dataclasses
 import json
 import platform
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.compare.comparison_result import Comparison, Compute
+    from feedline.pipelines.compare.side_by_side import ComparisonRun
     from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 
 _COMPARISON_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
+_CHECKING = "checking the images"
 _IMAGE_SIZE = 224  # pixels, of the default transform
 
 
@@ -98,7 +101,6 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     task = _task_of(args)
 
     from feedline.analysis.report import document_text
-    from feedline.analysis.text.formatting import duration
     from feedline.cli.compare.text import document_of, program_lines
     from feedline.pipelines.compare.side_by_side import (
         FULL_COMPARISON,
@@ -110,13 +112,13 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     plan = dataclasses.replace(
         FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold
     )
-    if not args.quiet:
-        least = duration(len(kinds) * plan.rounds * plan.part_s)
-        say(f"comparing {len(kinds)} loaders in {plan.rounds} rounds takes at least {least}")
+    run = ComparisonRun(task, kinds, plan)
+    if run.runnable and not args.quiet:
+        say(_beforehand(run))
     with progress_bar(args.quiet, "comparing") as tell:
         steps = count(1)
         comparison = compare_loaders(
-            ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)),
+            dataclasses.replace(run, notify=lambda what, of: tell(what, next(steps), of)),
             _compute_of(args.model, task),
         )
     comparison.machine.update(_machine())
@@ -133,6 +135,15 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
         written = _write(comparison, folder, args.json)
     name_files(console, written)
     return 0 if comparison.measured else 1
+
+
+def _beforehand(run: "ComparisonRun") -> str:
+    """Say how long comparing the loaders that can run here takes."""
+    from feedline.analysis.text.formatting import counted, duration
+
+    number, plan = len(run.runnable), run.plan
+    least = duration(number * plan.rounds * plan.part_s)
+    return f"comparing {counted(number, 'loader')} takes at least {least}, after an epoch of each"
 
 
 def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
@@ -165,7 +176,8 @@ def _task_of(args: argparse.Namespace) -> "LoadTask":
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     transform = _load_transform(args.transforms)
-    photos = scan(args.data, args.max_images)
+    with progress_bar(args.quiet, _CHECKING) as tell:
+        photos = scan(args.data, args.max_images, tell=partial(tell, _CHECKING))
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     task = LoadTask(

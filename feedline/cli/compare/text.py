@@ -73,8 +73,7 @@ def _blocks(comparison: Comparison) -> Iterable[Block]:
         yield _equality_table(measured)
     if _backends(comparison.operations):
         yield _operation_table(comparison.operations)
-    remarks = (*_remarks(comparison.rows), *_operation_remarks(comparison.operations))
-    if remarks:
+    if remarks := tuple(_remarks(comparison)):
         yield Items(remarks, "Remarks")
     if comparison.left_out:
         yield Items(tuple(_left_out(comparison.left_out)), "Files left out")
@@ -93,8 +92,16 @@ def _about(comparison: Comparison) -> str:
         f"{settings['batch_size']}, "
         f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to "
         f"{settings['device']}. "
-        f"Page cache {comparison.cache}. {settings['rounds']} alternating rounds."
+        f"{_page_cache(comparison)}. {settings['rounds']} alternating rounds."
     )
+
+
+def _page_cache(comparison: Comparison) -> str:
+    """Return the state of the page cache, as far as it is known."""
+    if comparison.cache == "partly cached":
+        return f"Images only partly cached ({formatting.percent(comparison.cached)})"
+    unchecked = " (not checked)" if comparison.cached is None else ""
+    return f"Page cache {comparison.cache}{unchecked}"
 
 
 def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]) -> Table:
@@ -201,8 +208,18 @@ def _operation_remarks(differences: Sequence[LibraryDifference]) -> Iterable[str
             yield f"{difference.backend}, {difference.operation}: {difference.message}"
 
 
-def _remarks(rows: Sequence[LoaderRow]) -> Iterable[str]:
-    """Return the remarks below the tables: reasons, faults, and missing operations."""
+def _remarks(comparison: Comparison) -> Iterable[str]:
+    """Return the remarks below the tables: on loaders, the model, and operations."""
+    yield from _loader_remarks(comparison.rows)
+    if comparison.compute_why:
+        yield f"the model: not measured: {comparison.compute_why}"
+    if comparison.operations_why:
+        yield f"operations: not compared: {comparison.operations_why}"
+    yield from _operation_remarks(comparison.operations)
+
+
+def _loader_remarks(rows: Sequence[LoaderRow]) -> Iterable[str]:
+    """Return reasons, faults, and missing operations."""
     for row in rows:
         if row.why:
             yield f"{row.name}: not measured: {row.why}"
@@ -233,7 +250,7 @@ def render(comparison: Comparison) -> str:
         rows=rows,
         ranked=ranked,
         about=_about(comparison),
-        remarks=[*_remarks(comparison.rows), *_operation_remarks(comparison.operations)],
+        remarks=list(_remarks(comparison)),
         rates=_rate_figure(rows, comparison),
         costs=_cost_figure(rows),
         colors=_COLORS,

@@ -71,13 +71,11 @@ def _table(measured: list[Ceiling]) -> Table:
 
 def _fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
     """Drop ceilings that differ from another only in the number of readers, and are slower."""
-    fastest: dict[str, Ceiling] = {}
-    for ceiling in ceilings:
-        key = (
-            ceiling.name.rpartition(" x")[0]
-            if "readers" in ceiling.settings and ceiling.part == "read"
-            else ceiling.name
-        )
+    fastest: dict[str | int, Ceiling] = {}
+    for place, ceiling in enumerate(ceilings):
+        key: str | int = place
+        if "readers" in ceiling.settings and ceiling.part == "read":
+            key = ceiling.name.rpartition(" x")[0]
         if key not in fastest or (ceiling.value or 0) > (fastest[key].value or 0):
             fastest[key] = ceiling
     return list(fastest.values())
