@@ -25,7 +25,8 @@ class AttachCommand:
     their time. If the training hangs, feedline says which process waits for which, and where. PID
     may be that of a launcher: feedline then watches all ranks on this host.
 
-    The training is neither modified nor stopped. To see samples/s and what a fix would gain, record
+    The training is neither modified nor paused. Only its user or root can attach, and many systems
+    allow only root: then use sudo. To see samples/s and what a fix would gain, record
     the training with `feedline run`. `feedline report FOLDER` shows again what -o wrote.
 
     Examples:

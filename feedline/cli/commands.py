@@ -79,7 +79,8 @@ _MORE = """\
 
 exit codes:
   0         done
-  1         no answer is possible
+  1         no prediction is possible (whatif, tune), no loader could be measured
+            (compare), or your own MODULE:NAME fails
   2         wrong usage (verify: also if the unchanged training fails)
   75        the result cannot be judged (check, verify, scale)
   77        over the budget (check), or the change is rejected (verify)

@@ -20,7 +20,7 @@ class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
     Records a tiny training to try every measurement on this machine. This takes 5 to 30 s. The last
-    line says whether something important is missing.
+    line starts with "Not ready" if trainings can be recorded only in part.
 
     Examples:
         feedline env

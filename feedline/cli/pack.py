@@ -30,7 +30,7 @@ class PackCommand:
     After an interruption, the same command without -f continues where it stopped. An incomplete
     store cannot be opened. With -f, the old store is removed before the new one is packed. It is
     kept if the library is missing or nothing can be packed. With -f and --strict, all files are read
-    first, and the old store is kept if one of them cannot be packed.
+    first, to keep it if one cannot be packed.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb

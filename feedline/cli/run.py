@@ -216,8 +216,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time stages, such as decode, in every Nth dataset sample (default: so rarely that a sample "
-        "takes about 5 us longer on average)",
+        help="time stages, such as decode, in every Nth sample (default: so rarely that it adds about "
+        "5 us per sample on average)",
     )
     group.add_argument(
         "--torch-profiler",

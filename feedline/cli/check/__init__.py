@@ -26,7 +26,8 @@ class CheckCommand:
     sample. It can also name findings that must not occur. A limit may also be relative to a base run, which
     the key base names. docs/jobs/ci.md in a clone lists the keys.
 
-    A limit counts as exceeded only if noise cannot explain it. The exit code is 77 if a limit is
+    A limit counts as exceeded only if the whole 95 % interval of the value is beyond it. Values
+    without an interval, such as step_cpu_s, are compared alone. The exit code is 77 if a limit is
     exceeded. It is 75 if none is exceeded, but at least one could not be judged. That happens if the
     run is too short or too noisy, was killed, or did not record what the limit is about.
 

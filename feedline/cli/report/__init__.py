@@ -63,18 +63,18 @@ class ReportCommand:
     and trace.json.gz into the run folder. With -o or --html, only that file is written. With
     --format, none is. -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all processes.
 
-    If a command started several trainings, feedline shows an overview. Give one of these folders for
-    the report of a training:
-      RUN/training-N  of another process (training-0: the script itself)
-      RUN/parts/N     of one process, one after another (--part N shows it)
+    If a command started several trainings, feedline shows an overview. For the report of one of
+    them, give:
+      RUN/training-N  if each process made one (training-0: that of the script's own process)
+      RUN/parts/N     if one process made several, one after another (or RUN --part N)
 
     A file written with -o contains the overview and all reports.
 
     For a folder that `feedline attach -o` wrote, prints what attach printed.
 
-    --by-rank reads the ranks of a large run in parallel, and shows which rank the others wait for,
-    and how long. It names missing, restarted and killed ranks. RUN may then also be an address
-    that fsspec can open (s3://...).
+    A plain report compares ranks, too. Use --by-rank if a run has hundreds of ranks, one folder per
+    node, or an address that fsspec can open (s3://...). It reads ranks in parallel, and shows which
+    rank the others wait for, and how long. It names missing, restarted and killed ranks.
 
     Examples:
         feedline report
@@ -95,7 +95,10 @@ class ReportCommand:
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run")
         add_rank_pool(ranks)
         add_output(
-            parser, "write only this file, in the format of its extension", json="the report"
+            parser,
+            "write only this file, in the format of its extension",
+            json="the report",
+            force="overwrite an existing -o or --json file (files in RUN are always replaced)",
         )
         # compact the records of ranks that ended
         parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)
@@ -174,7 +177,7 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
         "--part",
         type=int,
         metavar="N",
-        help="show only the training in RUN/parts/N",
+        help="same as RUN/parts/N: the Nth training of one process",
     )
     group.add_argument(
         "--ceilings",
@@ -195,8 +198,8 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
         "--nccl-log",
         type=Path,
         metavar="FILE",
-        help="output of the training with NCCL_DEBUG=INFO, to show which transport and algorithms "
-        "NCCL chose",
+        help="output of a rank with NCCL_DEBUG=INFO, or its NCCL_DEBUG_FILE, to show which transport "
+        "and algorithms NCCL chose",
     )
 
 

@@ -78,15 +78,15 @@ class ScaleCommand:
             "--noise-scale",
             type=_noise_scale,
             metavar="SAMPLES",
-            help="critical batch size from `feedline converge advise`: also compares the time to the "
-            "same accuracy, by number of ranks",
+            help="critical batch size that `feedline converge advise` printed: also compares the time "
+            "to the same accuracy, by number of ranks",
         )
         predicting.add_argument(
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="updates to the target accuracy with a very large batch: with --noise-scale, shows "
-            "times in seconds instead of ratios",
+            help="updates that even a very large batch needs for that accuracy: shows these times in "
+            "seconds instead of ratios",
         )
         add_output(
             parser,

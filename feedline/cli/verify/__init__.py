@@ -19,18 +19,19 @@ _EXAMPLE: dict[str, Value] = {"num_workers": 4}
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
-    Your source files are not edited. A change is accepted if the training is better by --margin,
-    with 95 % confidence. Exit codes: 0 accepted, 77 rejected, 75 inconclusive.
+    Your source files are not edited. A change is accepted (exit code 0) if the training is better by
+    --margin, with 95 % confidence. It is rejected (77) if it certainly is not (large-batch fixes:
+    certainly worse), or if it makes the training fail. Otherwise, the trial is inconclusive (75).
 
     `feedline verify RUN` alone prints the command that tests the fix of RUN's report. `feedline
     verify` alone lists all earlier trials, which runs/verify/ledger.jsonl keeps.
 
     DATALOADER SETTINGS: --set NAME=VALUE, or --fix with the name of a finding of RUN
 
-    Runs the training in pairs, with and without the change, for at most 20 s each. Prints the
-    measured and the predicted throughput, and a diff of the lines to change. Without RUN, feedline
-    first records the training. The runs of an earlier trial are overwritten, but its result is kept.
-    After Ctrl-C, the same command continues.
+    Runs the training in pairs, with and without the change. A run usually takes at most 20 s, plus
+    its start. Prints the measured and the predicted throughput, and a diff of the lines to change.
+    Without RUN, feedline first records the training. After Ctrl-C, the same command keeps the complete
+    runs. A new trial replaces the runs of the one before, but not its result.
 
     In the training's arguments, feedline replaces {out} with a new, empty folder for each run. The
     training can write only there, to temporary folders and caches, and to folders that --writable
@@ -38,9 +39,9 @@ class VerifyCommand:
 
     LARGE-BATCH FIXES: --fix NAME=VALUE, as in `feedline run`
 
-    Trains to the end with several seeds, with and without the fix. Many fixes have a control: a
-    simpler change of equal cost, which the fix must beat as well. feedline checks that all runs
-    process the same number of samples.
+    Trains to the end with several seeds, with and without the fix. A fix that replaces the optimizer
+    must also beat its control, which is trained as well: a simpler change of equal cost. feedline
+    checks that all runs process the same number of samples.
 
     These runs can overwrite your files, so give each run its own folder, such as out/{arm}-{seed}.
     In the training's arguments, feedline replaces {arm} with baseline, fix or control, and {seed} and
@@ -80,7 +81,7 @@ class VerifyCommand:
             type=at_least(1),
             default=1,
             metavar="N",
-            help="number of ranks of each run (default: 1)",
+            help="number of ranks of each run, whatever RUN had: feedline itself starts torchrun (default: 1)",
         )
         speed = parser.add_argument_group("DataLoader settings")
         speed.add_argument(
@@ -94,7 +95,7 @@ class VerifyCommand:
             "--steps",
             type=at_least(2),
             metavar="N",
-            help="steps of each run (default: until its throughput is known to 3 %%, at most 20 s)",
+            help="steps of each run (default: until its throughput is known to 3 %%, usually at most 20 s)",
         )
         speed.add_argument(
             "--writable",
@@ -210,8 +211,8 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare (default: one that the script gave to feedline.metric(NAME, VALUE), "
-        "else the evaluation loss, else the training loss)",
+        help="metric to compare (default: the alphabetically first of feedline.metric(NAME, VALUE) "
+        "whose name tells --better, else the evaluation loss, else the training loss)",
     )
     seeds.add_argument(
         "--better",
@@ -235,6 +236,7 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "folder of the runs (default: runs/verify)",
         metavar="FOLDER",
         json="the trial",
-        force="record all runs again, and overwrite the --json file",
+        force="start over after Ctrl-C, replace the runs of a finished large-batch trial, and "
+        "overwrite the --json file",
         default=Path("runs/verify"),
     )
