@@ -102,6 +102,8 @@ class Mapping:
 
     Args:
         number: of an open file; it may be closed afterwards.
+        size: bytes.
+        offset: of the first one in the file, in bytes.
 
     Attributes:
         view: to read and write.
@@ -111,6 +113,9 @@ class Mapping:
     """
 
     def __init__(self, number: int, size: int, offset: int = 0) -> None:
+        # from the beginning of a page of memory: kernels have pages of 4, 16 or 64 KiB
+        extra = offset % mmap.ALLOCATIONGRANULARITY
+        size, offset = size + extra, offset - extra
         address = _libc.mmap(
             None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, number, offset
         )
@@ -119,7 +124,7 @@ class Mapping:
             raise OSError(code, os.strerror(code))
         self._address: int | None = address
         self._bytes = (ctypes.c_char * size).from_address(address)
-        self.view = memoryview(self._bytes).cast("B")
+        self.view = memoryview(self._bytes).cast("B")[extra:]
 
     def close(self) -> None:
         """Unmap it. If a part of it is still in use, it stays until the process ends."""

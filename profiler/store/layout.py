@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from feedline.profiler.files.single import PART
+
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 EVENTS = "events.parquet"
@@ -27,9 +29,13 @@ def parse_rank_folder(name: str) -> tuple[int, int] | None:
 
 
 def segment_paths(rank: Path) -> list[Path]:
-    """Return the segments of a rank: the main process first, then the workers by name."""
+    """Return the segments of a rank: the main process first, then the workers by name.
+
+    What is half-written holds records of one of them a second time.
+    """
     return sorted(
-        (rank / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name)
+        (path for path in (rank / SEGMENTS).glob("*.seg") if not path.name.startswith(PART)),
+        key=lambda path: (path.stem != "main", path.name),
     )
 
 

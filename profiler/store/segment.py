@@ -12,13 +12,12 @@ ones. Discarded records are counted, so sums and histograms still include everyt
 import errno
 import fcntl
 import itertools
-import json
 import operator
 import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,50 +28,26 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler import masks
-from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.deferred import deferred
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.fail_open import reraise_of_handler
-from feedline.profiler.files import owned, single
+from feedline.profiler.files import single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.files.own_folders import lock
 from feedline.profiler.store.merged_rests import Merged, merge_rests
 from feedline.profiler.store.segment_format import (
     FIELDS,
     HISTOGRAMS_AT,
-    MAGIC,
     PAGE,
     RECORDS_AT,
     STAGES,
     TOTALS_AT,
     bin_of,
+    header_of,
+    page_of,
     sums_of,
 )
-
-
-def _own_file(path: Path) -> tuple[Path, int]:
-    """Open ``path``, or ``path`` with a number if a live process holds it.
-
-    The lock is released with the process, however it ends.
-    """
-    owned.ensure(path.parent)
-    for number in itertools.count():
-        candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
-        try:
-            fd = owned.reopen(path.parent, candidate.name)
-        except PlaceTaken:
-            continue
-        try:
-            # without locks, a file that holds something may be that of a live process
-            if lock(fd, fcntl.LOCK_EX) or not os.fstat(fd).st_size:
-                return candidate, fd
-        except BlockingIOError:
-            pass
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-    raise AssertionError("unreachable")
-
+from feedline.profiler.store.segment_owner import own_file
 
 _SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 _pack, _RECORD_BYTES = RECORD.pack_into, RECORD.size  # in `add`, to look them up takes 30 ns
@@ -82,6 +57,7 @@ _CHUNK_BYTES = 256 * 1024
 _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
+_NAME_BYTES = 56  # of a name's record: its number and stage follow
 _SLICE = 4096  # records that are copied at once
 # Seconds to wait for another thread; half as long after each time in vain, and these at least.
 _PATIENCE_S, _LEAST_PATIENCE_S = 1.0, 0.01
@@ -108,6 +84,12 @@ def window_of(epoch: int, batch: int) -> int:
     It is Fibonacci hashing, so that its low bits are evenly distributed.
     """
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
+
+
+def _stored_text(name: str) -> bytes:
+    """Return what the file holds of a name."""
+    text = masks.token(name).encode(errors="backslashreplace")[:_NAME_BYTES]
+    return text.decode(errors="ignore").encode().rstrip(b"\0")
 
 
 @dataclass(frozen=True)
@@ -151,6 +133,7 @@ class Segment:
         self._lock = threading.RLock()
         self._patience = _PATIENCE_S
         self._names: dict[str, int] = {}
+        self._stored: dict[bytes, int] = {}  # the same by their texts in the file
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
@@ -159,15 +142,11 @@ class Segment:
         self._moved: list[
             npt.NDArray[np.int32]
         ] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
-        self.path, fd = _own_file(path)
+        self.path, fd = own_file(path, header)
         self._file = Descriptor(fd, self.path.absolute())
         try:
-            size = os.fstat(fd).st_size
-            if size < RECORDS_AT:
-                os.posix_fallocate(fd, 0, RECORDS_AT)
-            self._map_header()
-            self._write_header(header)
-            self._adopt(max(0, size - RECORDS_AT))
+            self._use_header(Mapping(fd, RECORDS_AT))
+            self._adopt(os.fstat(fd).st_size - RECORDS_AT)
         except OSError:
             self._file.close()
             raise
@@ -352,24 +331,25 @@ class Segment:
             try:  # of two threads that ask at once, one numbers it
                 known = self._names.get(name)
                 if known is None:
-                    known = self._names[name] = len(self._names) + 1
-                    self._write_name(name, known)
+                    known = self._names[name] = self._number_of(_stored_text(name))
             finally:
                 self._lock.release()
         return known
 
-    def _write_name(self, name: str, number: int) -> None:
+    def _number_of(self, text: bytes) -> int:
+        """Return the number of a name in the file, maybe one that an earlier process gave it."""
+        number = self._stored.get(text)
+        if number is None:
+            number = self._stored[text] = next(self._name_numbers)
+            self._write_name(text, number)
+        return number
+
+    def _write_name(self, text: bytes, number: int) -> None:
         try:
             slot = next(self._slots)
             if slot >= self._end:
                 slot = self._grow()
             at = (slot - self._begin) * RECORD.size
-            text = (
-                masks.token(name)
-                .encode(errors="backslashreplace")[:56]
-                .decode(errors="ignore")
-                .encode()
-            )
             RECORD.pack_into(self._chunk, at, 0, 0, 0, 0, 0, 0, 0, number, 0, 0, 0, 0)
             self._chunk[at : at + len(text)] = text
             self._chunk[at + RECORD.size - 1] = Stage.NAME
@@ -453,18 +433,11 @@ class Segment:
                     mapping.close()
             self._file.close()
 
-    def _map_header(self) -> None:
-        self._header_mapping = Mapping(self._file.number(), RECORDS_AT)
-        self._header = self._header_mapping.view
+    def _use_header(self, mapping: Mapping) -> None:
+        self._header_mapping, self._header = mapping, mapping.view
         numbers = self._header.cast("q")
         self._totals = numbers[TOTALS_AT // 8 : HISTOGRAMS_AT // 8]
         self._histograms = numbers[HISTOGRAMS_AT // 8 : RECORDS_AT // 8]
-
-    def _write_header(self, header: dict[str, object]) -> None:
-        text = MAGIC + json.dumps(header).encode()
-        if len(text) >= PAGE:
-            raise OSError(errno.EMSGSIZE, "segment header too long", str(self.path))
-        self._header[:PAGE] = text.ljust(PAGE, b"\0")
 
     def _adopt(self, record_bytes: int) -> None:
         """Go on after the records that an earlier process left in the file.
@@ -477,9 +450,9 @@ class Segment:
             used = np.flatnonzero(old["stage"])
             written = int(used[-1]) + 1 if used.size else 0
             for record in old[old["stage"] == Stage.NAME]:
-                self._names[record.tobytes()[:56].rstrip(b"\0").decode(errors="replace")] = int(
-                    record["source"]
-                )
+                text = record.tobytes()[:_NAME_BYTES].rstrip(b"\0")
+                self._stored[text] = int(record["source"])
+        self._name_numbers = itertools.count(max(self._stored.values(), default=0) + 1)
         self._stride_mask = self._totals[0]
         self._allocated = record_bytes // RECORD.size
         self._begin = self._end = self._allocated
@@ -529,14 +502,15 @@ class Segment:
         """Forget every second window (again, if that made no room).
 
         Where much is kept for good, rests are merged, first without forgetting more. All goes into a
-        new file that takes the old one's place in one rename.
+        new file that takes the old one's place in one rename; until then the old one is left as it
+        is, for a full disk or a kill.
         """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
         # by slices: memory that is copied to may stay
         records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)
         windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
-        keep = np.ones(len(records), bool)
+        keep, stride_mask = np.ones(len(records), bool), self._stride_mask
         merged: Merged | None = None
         while True:
             if forever.sum() > self._capacity // 4:
@@ -544,23 +518,21 @@ class Segment:
                 keep &= ~merged.gone
             if keep.sum() <= self._capacity * 3 // 4:
                 break
-            if self._stride_mask >= 65535:  # as many windows as a record can tell apart
+            if stride_mask >= 65535:  # as many windows as a record can tell apart
                 raise OSError(
                     errno.EFBIG, "the segment is full of records that must be kept", str(self.path)
                 )
-            self._stride_mask = self._stride_mask * 2 + 1
-            keep = (windows & self._stride_mask == 0) | forever
+            stride_mask = stride_mask * 2 + 1
+            keep = (windows & stride_mask == 0) | forever
         slices = [slice(begin, begin + _SLICE) for begin in range(0, len(records), _SLICE)]
-        forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
+        forgotten = np.zeros((STAGES, FIELDS), np.int64)
         told = ~keep if merged is None else ~(keep | merged.gone)  # sums of merged ones are kept
         for part in slices:
             forgotten += sums_of(records[part][told[part] & (records["stage"][part] != 0)])
-        forgotten[0, 0] = self._stride_mask
-        del forgotten  # a mapping with references cannot be unmapped
-        with single.replacement(self.path) as fd:
+        with ExitStack() as stack:
+            fd = stack.enter_context(single.replacement(self.path))
             lock(fd, fcntl.LOCK_EX)
             os.posix_fallocate(fd, 0, RECORDS_AT + room)
-            os.pwrite(fd, self._header, 0)
             kept = 0
             for part in slices:
                 rows = np.array(records[part])
@@ -569,27 +541,41 @@ class Segment:
                 rows = rows[keep[part]]
                 os.pwrite(fd, rows.tobytes(), RECORDS_AT + kept * RECORD.size)
                 kept += len(rows)
-        del records, rows
+            os.pwrite(fd, self._header_after(forgotten, stride_mask), 0)
+            header = Mapping(fd, RECORDS_AT)
+            moved = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
+            with deferred():  # or Ctrl-C leaves this process with a file that has no name any more
+                stack.close()
+                self._totals.release()
+                self._histograms.release()
+                self._header_mapping.close()
+                self._file.close()
+                self._file = Descriptor(fd, self.path.absolute())
+                self._use_header(header)
+                self._stride_mask = stride_mask
+                self._moved.append(moved)
+                self._moved[:-_MOVES] = [moved[:0]] * len(self._moved[:-_MOVES])
+                self._generation += _GENERATION
+                self._map_at(kept)
+                self._slots = itertools.count(kept)
+        del records, rows  # a mapping with references cannot be unmapped
         before.close()
-        self._totals.release()
-        self._histograms.release()
-        self._header_mapping.close()
-        self._file.close()
-        self._file = Descriptor(fd, self.path.absolute())
-        self._map_header()
-        self._map_at(kept)
-        self._slots = itertools.count(kept)
-        self._moved.append(np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32))
-        self._moved[:-_MOVES] = [self._moved[-1][:0]] * len(self._moved[:-_MOVES])
-        self._generation += _GENERATION
+
+    def _header_after(self, forgotten: npt.NDArray[np.int64], stride_mask: int) -> bytearray:
+        """Return the header once these sums are forgotten too."""
+        header = bytearray(self._header)
+        totals = np.frombuffer(header, np.int64, STAGES * FIELDS, TOTALS_AT)
+        totals += forgotten.ravel()
+        totals[0] = stride_mask
+        return header
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:
             self.stopped = masks.error(error)
             self.forget()
             try:
-                header = json.loads(bytes(self._header[len(MAGIC) : PAGE]).rstrip(b"\0"))
-                self._write_header({**header, "stopped": self.stopped})
+                header = header_of(bytes(self._header[:PAGE]))
+                self._header[:PAGE] = page_of({**header, "stopped": self.stopped})
             except Exception:
                 reraise_of_handler()
 

@@ -1,11 +1,15 @@
 """The file of one process's records, which segment.py writes and segment_reader.py reads.
 
-0      4096   header: magic, then JSON (role, pid, ...)
+0      4096   header: magic, then JSON (role, pid, ...; owner: segment_owner.py)
 4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -;
               row 0: the stride mask
 8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
 12288  64 n   records
 """
+
+import errno
+import json
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,3 +51,24 @@ def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
+
+
+def page_of(header: dict[str, object]) -> bytes:
+    """Return the first page of a file.
+
+    Raises:
+        OSError: the header does not fit into it.
+    """
+    text = MAGIC + json.dumps(header).encode()
+    if len(text) >= PAGE:
+        raise OSError(errno.EMSGSIZE, "segment header too long")
+    return text.ljust(PAGE, b"\0")
+
+
+def header_of(page: bytes) -> dict[str, Any]:
+    """Return the header in the first page of a file that this version writes to.
+
+    Raises:
+        ValueError, RecursionError: there is none.
+    """
+    return dict(json.loads(page[len(MAGIC) : PAGE].rstrip(b"\0")))

@@ -48,7 +48,7 @@ def test_records_come_back_as_they_were_written(path):
 
     process = read_segment(path)
 
-    assert process.header == {"role": "main"}
+    assert process.header == {"role": "main", "segment": "main"}
     assert process.names == {name: "Größe"}
     assert process.records[
         ["start", "wall", "cpu", "runqueue", "nbytes", "number", "extra", "source", "flags"]
@@ -122,6 +122,24 @@ def test_the_next_process_of_the_same_worker_goes_on_in_its_file(path):
     assert process.names == {1: "a", 2: "b"}
     assert process.totals[Stage.READ, 0] == 2
     second.close()
+
+
+def test_each_name_has_a_number_of_its_own_in_a_file_that_is_continued(path):
+    """Of some, the file holds another text: cut, masked, or without zeros at the end."""
+    changed = ["RandomResizedCrop" * 4, "hf_" + "a" * 24, "é" * 40, "zeros\0\0"]
+    for number in range(4):
+        segment = Segment(path, MAIN)
+        for name in [*changed, f"new {number}", *changed]:
+            segment.add(Stage.READ, number, 1, source=segment.name_id(name))
+        segment.close()
+
+    process = read_segment(path)
+
+    assert sorted(process.names) == list(range(1, 9))
+    held = [("RandomResizedCrop" * 4)[:56], "***", "é" * 28, "zeros"]
+    assert [process.names[source] for source in process.records["source"].tolist()] == [
+        name for number in range(4) for name in [*held, f"new {number}", *held]
+    ]
 
 
 def test_a_live_process_keeps_its_file_to_itself(path):
@@ -251,6 +269,72 @@ def test_a_full_disk_stops_the_recording_and_says_so(small_disk):
     assert process.header["stopped"] == segment.stopped
     assert process.records["start"].tolist() == sorted(process.records["start"].tolist())
     assert len(process.records) >= 512
+    segment.close()
+
+
+#: Its segment is full after so many records: a chunk of 32 KiB, and one of 256.
+SMALL, ROOM = 256 * 1024, 4608
+FULL = f"""
+import os, signal
+from pathlib import Path
+from feedline.profiler.store.segment import Segment, window_of
+segment = Segment(Path(PATH), {MAIN}, {SMALL})
+for number in range({ROOM}):
+    segment.window = window_of(0, number)
+    segment.add({int(Stage.SAMPLE)}, number, 7)
+os.CALL = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+segment.add({int(Stage.SAMPLE)}, {ROOM}, 7)
+"""
+
+
+def test_a_disk_that_fills_while_windows_are_forgotten_leaves_all_as_it_was(small_disk):
+    segment = Segment(small_disk(400 * 1024) / "main.seg", MAIN, SMALL)
+    write_batches(segment, 2000)
+
+    process = read_segment(segment.path)
+
+    assert "No space left" in segment.stopped
+    assert (process.stride, len(process.records)) == (1, ROOM)
+    assert process.totals[Stage.SAMPLE, :2].tolist() == [ROOM, 7 * ROOM]
+    segment.close()
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "rename"])
+def test_a_kill_while_windows_are_forgotten_counts_nothing_twice(tmp_path, path, call):
+    program = FULL.replace("PATH", repr(str(path))).replace("CALL", call)
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+
+    (process,) = Rank(tmp_path, 0, 0, None, []).processes
+    assert (process.stride, len(process.records)) == (1, ROOM)
+    assert process.totals[Stage.SAMPLE, :2].tolist() == [ROOM, 7 * ROOM]
+    following = Segment(path, MAIN, SMALL)
+    following.add(Stage.SAMPLE, ROOM, 7)
+    (process,) = Rank(tmp_path, 0, 0, None, []).processes
+    assert process.stride > 1
+    assert process.totals[Stage.SAMPLE, :2].tolist() == [ROOM + 1, 7 * (ROOM + 1)]
+    following.close()
+
+
+@pytest.mark.parametrize("call", ["rename", "close"])
+def test_ctrl_c_while_windows_are_forgotten_leaves_the_process_with_its_file(
+    path, monkeypatch, call
+):
+    segment, original = Segment(path, MAIN, SMALL), getattr(os, call)
+    write_batches(segment, ROOM // 4)
+
+    def interrupted(*given):
+        original(*given)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, call, interrupted)
+        segment.add(Stage.SAMPLE, 1, 7)
+    segment.add_for_good(Stage.EPOCH, 2, 1)
+
+    process = read_segment(path)
+    assert process.stride > 1
+    assert process.totals[Stage.SAMPLE, 0] == ROOM
+    assert process.of(Stage.EPOCH)["start"].tolist() == [2]
     segment.close()
 
 
