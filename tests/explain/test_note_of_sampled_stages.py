@@ -9,7 +9,9 @@ from feedline.analysis.explain import notes
 from feedline.analysis.measure.step_model import Sampled
 
 
-@pytest.mark.parametrize(("unattributed", "corrections"), [(0.0, ()), (0.44, ()), (0.0, ("input",))])
+@pytest.mark.parametrize(
+    ("unattributed", "corrections"), [(0.0, ()), (0.44, ()), (0.0, ("input",))]
+)
 def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(
     monkeypatch, unattributed, corrections
 ):
