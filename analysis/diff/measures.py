@@ -17,6 +17,7 @@ from feedline.analysis.measure.certainty import counted_in, means_of, relative, 
 from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.noise import MIN_VALUES, error_of
 from feedline.analysis.measure.rank_metrics import RankMetrics
+from feedline.analysis.measure.rest_samples import CLEARLY
 from feedline.analysis.measure.stages import UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify, sent_times
@@ -69,15 +70,30 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
         yield _measure(
             "step/cpu", "s", step.cpu_s, np.array(used.values), kind=Influence.CPU, clock="cpu"
         )
+    unsure = _unsure_of_samples(rank)
     for name, mean_s in step.stages.items():
         if name in rank.stages:
-            yield from _stage(rank, name, mean_s, chosen)
+            more = unsure.get(name, 0.0) * step.mean_s / mean_s if mean_s > 0 else 0.0
+            for measure in _stage(rank, name, mean_s, chosen):
+                yield replace(measure, error=math.hypot(measure.error, more))
         elif name == UNATTRIBUTED:  # no recorded step has it, so how it varies is unknown
             yield _measure(f"stage/{name}", "s", mean_s, np.zeros(0))
     kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
     for name, mean_s in step.waits.items():
         if mean_s > 0:
             yield _measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))
+
+
+def _unsure_of_samples(rank: RankMetrics) -> dict[str, float]:
+    """Return stage -> standard error of its share of the step, where samples correct it.
+
+    Another recording of the same program may be just below what is corrected.
+    """
+    estimate = rank.estimate
+    if estimate is None or not estimate.corrections:
+        return {}
+    drawn = estimate.drawn(rank.stages)
+    return {name: math.hypot(float(shares.std()), CLEARLY / 2) for name, shares in drawn.items()}
 
 
 def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:

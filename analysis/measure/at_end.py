@@ -3,6 +3,7 @@
 It was waiting for a batch, say, or did nothing that is recorded.
 """
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -14,7 +15,6 @@ from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import ASIDE
 from feedline.analysis.text.formatting import counted, seconds
-from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN
 from feedline.profiler.store.record_columns import Records, last_sign
@@ -157,8 +157,11 @@ def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
     manifest = rank.rank.manifest
     if manifest.ended and manifest.anchors:
         return int(manifest.anchors[-1]["perf_counter_ns"])
-    if manifest.state == "live":
-        return clock.wall_ns()
+    if (
+        manifest.state == "live" and manifest.anchors
+    ):  # maybe on another machine, with its own clock
+        begun = manifest.anchors[0]
+        return begun["perf_counter_ns"] + time.time_ns() - begun["time_ns"]
     ends = [last_sign(process.records) for process in rank.rank.processes]
     sampled = [_origin(rank) + int(1e9 * gauge.at_s[-1]) for gauge in gauges if gauge.at_s]
     return max([*ends, *sampled])

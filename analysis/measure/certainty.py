@@ -50,11 +50,11 @@ def means_of(rank: RankMetrics) -> FloatArray:
     """Return the times of which the mean step is the mean, float64 [n], ns.
 
     Of a run whose steps were mostly counted, these are the mean steps of its rests; where the rests
-    are too few to tell its drift, the recorded steps.
+    are too few to tell its drift, the recorded steps, unless stalls lie between these.
     """
     rests = rank.counted
     some = rests.steps > 0
-    if rank.estimate is None or some.sum() < MIN_COMPARED:
+    if rank.estimate is None or some.sum() < MIN_COMPARED and not rank.estimate.longer:
         return walls_of(rank)
     return np.asarray((rests.end - rests.start)[some] / rests.steps[some])
 

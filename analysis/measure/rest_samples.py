@@ -5,13 +5,14 @@ and more time, outside of all stages, after a rest than once it is in the caches
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_places import (
     BACKWARD,
     FORWARD,
@@ -28,17 +29,22 @@ from feedline.analysis.measure.code_places import (
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.sampled_stacks import StackFrame
 from feedline.profiler.store.stack_format import MAIN
 from feedline.profiler.store.stacks_reader import read_stacks
 
 _INPUT = frozenset((WAIT, START, SAMPLER, *MAKING))
-#: Places of samples that are stages of the same name, with spans.
-_MODEL = frozenset((FORWARD, BACKWARD, GRADIENTS, OPTIMIZER))
-#: Stages without spans: what lies between those of others, with the recording's own work.
-_BETWEEN = frozenset((OTHER, LOSS))
+#: Places of samples that are stages of the same name. A loss that is no module looks like the loop's
+#: own lines in samples: then they correct less.
+_MODEL = frozenset((FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER))
+_BETWEEN = frozenset((OTHER,))  # what lies between spans, with the recording's own work
+#: Whose code stands in a model or in the wait by its frames, and has a stage of its own or none:
+#: torchmetrics, and pinning in the main process.
+_NEITHER = (("torchmetrics", ""), ("torch", "utils/data/_utils/pin_memory.py"))
 _MIN_SAMPLES = 100
 _MIN_OUTSIDE = 30  # samples that are not of the input
-_CLEARLY = 0.05  # of the step: by how much samples must differ from recorded steps
+#: Of the step: by how much samples must differ from recorded steps.
+CLEARLY = 0.05
 _SURE = 2.0  # standard errors by which they must
 _LEAST = 0.05  # of what recorded steps show between spans: so much always remains there
 _MOST_UNSURE = 1.0  # of the logarithm of odds: more says nothing
@@ -50,7 +56,7 @@ class RestSamples(NamedTuple):
     Attributes:
         number: all of them.
         of_input: of these, in the input.
-        of_model: in models, their backward passes and torch's optimizers.
+        of_model: in models, losses, backward passes and torch's optimizers.
     """
 
     number: int
@@ -134,7 +140,7 @@ def _less_between(stages: Mapping[str, float], seen: RestSamples) -> Correction 
     more, error = seen_model - model, math.sqrt(seen_model * (1 - seen_model) / number)
     if not 0 < model < 1 or not 0 < between < 1 or more < _SURE * error:
         return None
-    if more * whole < _CLEARLY * sum(stages.values()):
+    if more * whole < CLEARLY * sum(stages.values()):
         return None
     told = max(1 - (1 - between) * seen_model / model, _LEAST * between)
     times = told / (1 - told) / (between / (1 - between))
@@ -145,7 +151,7 @@ def _less_between(stages: Mapping[str, float], seen: RestSamples) -> Correction 
 def _more_input(stages: Mapping[str, float], seen: RestSamples) -> Correction | None:
     inside = frozenset(INPUT_STAGES)
     share, shown = seen.of_input / seen.number, _share(stages, inside)
-    if not 0 < share < 1 or not 0 < shown < 1 or share - shown < _CLEARLY:
+    if not 0 < share < 1 or not 0 < shown < 1 or share - shown < CLEARLY:
         return None
     error = 1 / math.sqrt(seen.number * share * (1 - share))
     times = share / (1 - share) / (shown / (1 - shown))
@@ -154,6 +160,15 @@ def _more_input(stages: Mapping[str, float], seen: RestSamples) -> Correction | 
 
 def _share(stages: Mapping[str, float], of: frozenset[str]) -> float:
     return sum(ns for name, ns in stages.items() if name in of) / (sum(stages.values()) or 1.0)
+
+
+def _is_neither(frames: Sequence[StackFrame]) -> bool:
+    files = (origin(frame.file) for frame in frames)
+    return any(
+        whose.owner == owner and whose.tail.startswith(file)
+        for whose in files
+        for owner, file in _NEITHER
+    )
 
 
 def samples_in_rests(rank: Rank, start: IntArray, end: IntArray) -> RestSamples | None:
@@ -177,7 +192,7 @@ def samples_in_rests(rank: Rank, start: IntArray, end: IntArray) -> RestSamples 
             rest = np.searchsorted(start, moments, "right") - 1
             inside = int(((rest >= 0) & (moments < end[rest])).sum())
             number += inside
-            place = standing(stack.frames).place if inside else ""
+            place = standing(stack.frames).place if inside and not _is_neither(stack.frames) else ""
             of_input += inside if place in _INPUT else 0
             of_model += inside if place in _MODEL else 0
     return RestSamples(number, of_input, of_model) if number >= _MIN_SAMPLES else None

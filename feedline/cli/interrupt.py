@@ -8,7 +8,7 @@ from types import FrameType
 
 #: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break
 #: what cleans up behind the first.
-_SAME_S = 2.0
+SAME_S = 2.0
 
 
 class _Interrupts:
@@ -28,7 +28,7 @@ class _Interrupts:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if now - self._last < _SAME_S:
+        if now - self._last < SAME_S:
             return
         self._last = now
         raise KeyboardInterrupt

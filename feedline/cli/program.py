@@ -168,6 +168,7 @@ def wait_for_threads() -> None:
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException as error:
+        threading._shutdown = lambda: None  # type: ignore[attr-defined]  # Python waits once, too
         print(f"Exception ignored in: {threading!r}", file=sys.stderr)
         inner = error.__traceback__.tb_next if error.__traceback__ else None
         traceback.print_exception(type(error), error, inner)

@@ -2,11 +2,13 @@
 
 import argparse
 import errno
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from feedline.cli.interrupt import in_foreground
+from feedline.cli.interrupt import SAME_S, in_foreground
 from feedline.cli.options import add_output, at_least
 from feedline.cli.outputs import check_json, default_folder
 from feedline.cli.program import (
@@ -567,10 +569,19 @@ def _write_signal(run: Path, pid: int, number: int) -> None:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", below: "UnfollowedProcesses | None") -> int:
-    """Wait for a command, and forward signals, unless it has got them too."""
+    """Wait for a command, and forward signals, unless a terminal has sent them to it too.
+
+    Who sends SIGINT to the whole group sends it twice: here it counts once.
+    """
+    forwarded_s = -math.inf
 
     def forward(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGINT or not in_foreground():
+        nonlocal forwarded_s
+        if number == signal.SIGINT:
+            if in_foreground() or time.monotonic() - forwarded_s < SAME_S:
+                return
+            forwarded_s = time.monotonic()
+        with suppress(PermissionError):  # of another user
             process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}

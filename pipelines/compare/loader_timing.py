@@ -23,7 +23,7 @@ from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoade
 from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
 from feedline.pipelines.loaders.workers import WorkerLoader, end_workers, to_device
 from feedline.pipelines.photos import Photos
-from feedline.pipelines.probes.pagecache import cached_share, evict
+from feedline.pipelines.probes.pagecache import cached_share, evict, filesystem
 from feedline.pipelines.probes.probe_rounds import (
     CannotMeasure,
     MeasuredRate,
@@ -51,6 +51,7 @@ _TIMED_SAMPLES = 64
 _WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
 _SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
 _FILES_ASKED_FOR = 48  # in the page cache or not
+_OWN_CACHE = ("zfs",)  # files that are read lie in a cache of its own, of which Linux knows nothing
 # pages that were read ahead and that have not arrived yet cannot be dropped
 _IN_FLIGHT_S = 0.01
 # what torch says on a GPU, of cuBLAS and on the CPU
@@ -199,6 +200,8 @@ def fill_page_cache(photos: Photos) -> None:
 
 def share_in_page_cache(photos: Photos) -> float | None:
     """Return the share of some of the files in the page cache; None: Linux does not tell."""
+    if filesystem(photos.root) in _OWN_CACHE:
+        return None
     return cached_share(photo.path for photo in photos.spread(_FILES_ASKED_FOR))
 
 

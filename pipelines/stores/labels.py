@@ -108,22 +108,27 @@ def _splits(listing: FolderListing, used: set[str]) -> Iterator[OtherLabels]:
 
 def _roles(images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
     """Find folders of masks: their files are named as the images of the other folders are."""
-    named = sorted(
-        name for name in used if name.lower() in _ROLES and _are_named_as_others(images, name)
-    )
-    if named:
-        yield OtherLabels(
-            f"{few(named, 3)} would become a class of its own, although most of its files are "
-            f"named as other images are",
-            True,
-            "keep them where they are",
-        )
+    named = {
+        name: of_all
+        for name in sorted(used)
+        if name.lower() in _ROLES and (of_all := _named_as_others(images, name)) is not None
+    }
+    for lost in (True, False):
+        names = [name for name, of_all in named.items() if of_all == lost]
+        if names:
+            yield OtherLabels(
+                f"{few(names, 3)} would become a class of its own, although most of its files are "
+                f"named as other images are",
+                lost,
+                "keep them where they are",
+            )
 
 
-def _are_named_as_others(images: Sequence[str], folder: str) -> bool:
-    """Tell whether most names in a folder are those of most images outside of it.
+def _named_as_others(images: Sequence[str], folder: str) -> bool | None:
+    """Tell whether a folder has most names of the images outside of it.
 
-    A class may be called ``mask`` as well: its names differ, or it has another number of images.
+    None: most of its own names are none of theirs, or plain numbers. A class may be called ``mask``
+    as well: its names differ, or it has another number of images.
     """
     within: set[str] = set()
     others: set[str] = set()
@@ -131,7 +136,11 @@ def _are_named_as_others(images: Sequence[str], folder: str) -> bool:
         # 0001_mask.png is the mask of 0001.jpg
         words = [word for word in _SEPARATOR.split(path.stem.lower()) if word not in _ROLES]
         (within if path.parts[0] == folder else others).add("_".join(words))
-    return 2 * len(within & others) > max(len(within), len(others))
+    shared = within & others
+    if 2 * len(shared) > max(len(within), len(others)):
+        return True
+    words = sum(not name.isdecimal() for name in shared)
+    return False if 2 * words > len(within) else None
 
 
 def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:

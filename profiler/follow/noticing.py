@@ -402,11 +402,12 @@ class _Following:
     def ends(self, ending: Ending) -> None:
         """Note that the process ends.
 
-        It never raises.
+        An interrupt may break it off: whoever notes the end again goes on with it.
         """
-        session, self.session = self.session, None
+        session = self.session
         if session is not None:
             session.stop(ending)
+            self.session = None
             if session.is_mine and self.overrides is not None and self._follows_a_command:
                 for name, why in self.overrides.failed.items():
                     say_in_training(f"pid {os.getpid()} trained without {name}: {why}")

@@ -19,9 +19,9 @@ from feedline.profiler.store.layout import MANIFEST
 PROGRAM = "its program"  # what ended a worker that was not needed any more
 OVERRIDES_HOOK = "DataLoader arguments"  # what acts for ``--set``
 _SCHEMA_VERSION = 1
-# of a process on another machine, which cannot be asked for: while it records, the kernel writes its
-# files back within half a minute
-_SILENT_S = 120.0
+# of a process on another machine, which cannot be asked for: while it records, its file of gauges is
+# touched every TOUCH_S (samplers/gauge_file.py), and the last report waits 20 s for it
+_SILENT_S = 15.0
 
 
 @dataclass

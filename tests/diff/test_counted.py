@@ -2,13 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from golden.record import RUNS
+from measure.test_counted_steps import estimate
 
 from feedline.__main__ import main
+from feedline.analysis.diff.measures import _unsure_of_samples
+from feedline.analysis.measure.rest_samples import RestSamples
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.layout import MANIFEST, main_segment
 from feedline.profiler.store.segment import Segment, window_of
@@ -89,3 +94,17 @@ def test_time_that_is_in_no_recorded_stage_is_compared_and_named(tmp_path, monke
         assert " slower than A: " in told["conclusion"]
         assert "Which stage explains it is unknown: " in told["conclusion"]
         assert "per step is in no recorded stage (unattributed)." in told["conclusion"]
+
+
+def test_stages_that_samples_correct_are_as_unsure_as_these_are():
+    """Another recording of the same program may be just below what is corrected."""
+    wall = np.full(4, 1500.0 * US)
+    stages = {"forward": 0.4 * wall, "other": 0.6 * wall}
+    plain = replace(estimate(1500), cost_ns=0.0, longer=False)
+    corrected = plain.corrected(stages, RestSamples(400, 0, 360))
+
+    unsure = _unsure_of_samples(SimpleNamespace(estimate=corrected, stages=stages))
+
+    assert _unsure_of_samples(SimpleNamespace(estimate=plain, stages=stages)) == {}
+    assert unsure.keys() == stages.keys()
+    assert all(0.025 < error < 0.05 for error in unsure.values())

@@ -173,20 +173,34 @@ def test_a_module_whose_package_fails_ends_as_in_python(workshop, fails):
     assert own(recorded.stderr) == own(plain.stderr)
 
 
-def test_ctrl_c_ends_the_waiting_for_threads(workshop):
+GO_ON = {
+    "thread": """
+        threading.Thread(target=goes_on).start()
+        """,
+    "pool": """
+        pool = concurrent.futures.ThreadPoolExecutor(2)
+        uploads = [pool.submit(goes_on) for _ in range(2)]
+        """,
+}
+
+
+@pytest.mark.parametrize("how", GO_ON)
+def test_ctrl_c_ends_the_waiting_for_threads(how, workshop):
+    """Once: Python would wait again for a pool, whose threads it joins before its own."""
     script = workshop.write(
         "train.py",
         """
-        import os, signal, threading, time
+        import concurrent.futures, os, signal, threading, time
+        began = threading.Event()
 
         def goes_on():
-            threading.main_thread().join()
-            time.sleep(0.2)
-            os.kill(os.getpid(), signal.SIGINT)
+            if not began.is_set():
+                began.set()
+                time.sleep(1)
+                os.kill(os.getpid(), signal.SIGINT)
             time.sleep(100)
-
-        threading.Thread(target=goes_on).start()
-        """,
+        """
+        + GO_ON[how],
     )
     began = time.monotonic()
 

@@ -12,11 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
+from feedline.profiler.follow.noticing import _Following
+from feedline.profiler.session.ending import Ending
 from feedline.profiler.store import process_log
 from feedline.profiler.store.trainings import Training, open_run, trainings
 
@@ -310,6 +313,52 @@ def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path)
         "holds no training: no step was made (1 other process imported torch but made no training "
         "step: train.py (pid" in ended.stderr
     )
+
+
+def test_an_end_that_an_interrupt_breaks_off_is_gone_on_with():
+    """A second Ctrl-C comes while the recording is written."""
+
+    class Interrupted:
+        is_mine, stopped = True, 0
+
+        def stop(self, ending: Ending) -> None:
+            self.stopped += 1
+            if self.stopped == 1:
+                raise KeyboardInterrupt
+
+    session: Any = Interrupted()
+    settings: Any = None
+    following = _Following(settings, session)
+    with pytest.raises(KeyboardInterrupt):
+        following.ends(Ending(130))
+
+    following.ends(Ending(130))
+    following.ends(Ending(130))
+
+    assert session.stopped == 2
+
+
+def test_an_interrupt_that_comes_twice_at_once_is_one_for_the_command(tmp_path):
+    """Who sends it to a whole group, without a terminal, sends it to both."""
+    (tmp_path / "sleep.py").write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+        "print('up', flush=True)\ntime.sleep(3)"
+    )
+    feedline = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--"]
+    with subprocess.Popen(
+        [*feedline, sys.executable, "sleep.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        for _ in range(5):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert process.stdout.read() == "interrupted\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -142,3 +142,19 @@ def test_something_always_remains_outside():
     means = steps.corrected(stages, seen(0.0, 1000, of_model=0.999)).means(stages)
 
     assert means["other"] == pytest.approx(0.05 * 0.6 * 1500 * US)
+
+
+def test_a_loss_that_is_a_module_keeps_its_proportion_to_the_model():
+    wall = np.full(4, 1500.0 * US)
+    stages = {
+        "forward": 0.2 * wall,
+        "loss": 0.3 * wall,
+        "backward": 0.2 * wall,
+        "other": 0.3 * wall,
+    }
+    steps = replace(estimate(1500), cost_ns=0.0, longer=False)
+
+    means = steps.corrected(stages, seen(0.0, 4000, of_model=0.9)).means(stages)
+
+    assert means["other"] == pytest.approx(0.1 * 1500 * US)
+    assert means["loss"] / means["forward"] == pytest.approx(1.5)

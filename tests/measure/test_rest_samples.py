@@ -1,6 +1,7 @@
 """Samples of the main thread in rests say how the time of the counted steps divides."""
 
 import numpy as np
+import pytest
 
 from feedline.analysis.measure import rest_samples
 from feedline.analysis.measure.rest_samples import samples_in_rests
@@ -52,3 +53,23 @@ def test_few_samples_and_damaged_stacks_say_nothing(monkeypatch):
 
     monkeypatch.setattr(rest_samples, "read_stacks", damaged)
     assert samples_in_rests(None, *RESTS) is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "counts"),
+    [
+        (("torch/nn/modules/loss.py", "forward"), (200, 0, 150)),
+        (("torchmetrics/metric.py", "forward"), (200, 0, 0)),
+        (("torch/utils/data/_utils/pin_memory.py", "pin_memory"), (200, 0, 0)),
+    ],
+    ids=["loss", "metric", "pinning"],
+)
+def test_what_has_a_stage_of_its_own_or_none_is_neither_model_nor_input(monkeypatch, frame, counts):
+    """Their frames stand in a module's call, or in the loader's."""
+    site = "/venv/lib/python3.11/site-packages/"
+    file, function = frame
+    call = StackFrame(site + "torch/nn/modules/module.py", 1773, "_call_impl")
+    around = WAITS[1] if "pin_memory" in file else call
+    inside = stack((LOOP, around, StackFrame(site + file, 9, function)), range(100, 250))
+
+    assert said(monkeypatch, inside, stack([LOOP], range(250, 300))) == counts

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,23 @@ def test_thinning_keeps_half_of_each_gauge_however_rarely_it_comes(path: Path, o
     number = np.bincount(rows["gauge"][rows["written"] == 1], minlength=101)
     for gauge, ticks in ((0, tick), (50, tick / 2), (51, tick / 2), (100, tick / 20)):
         assert abs(number[gauge] - ticks / 2) <= 1
+
+
+def test_the_only_value_of_a_gauge_stays_and_a_reader_elsewhere_sees_that_the_file_is_written(
+    path: Path,
+) -> None:
+    writer = GaugeWriter(path, _CHUNK_BYTES)
+    writer.append(0, [(0, 1.0), (7, 5.0)])
+    os.utime(path, (1, 1))
+    tick = 0
+    while not writer.thinned:
+        tick += 1
+        writer.append(tick * 1_000_000, [(0, 1.0)])
+    writer.close()
+
+    rows = np.frombuffer(path.read_bytes()[20:], ROW_DTYPE)
+    assert (rows["gauge"] == 7).sum() == 1
+    assert time.time() - path.stat().st_mtime < 60
 
 
 def test_no_other_file_is_left_after_thinning(path: Path) -> None:

@@ -1,15 +1,20 @@
 """What a manifest says of a run that has not ended, here and from another machine."""
 
+import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from golden.record import RUNS
 
+from feedline.analysis.explain.reports_of_run import of_process
 from feedline.profiler import proc
 from feedline.profiler.session.session import machine
 from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.trainings import open_run
 
 HOUR_S = 3600.0
 
@@ -72,10 +77,22 @@ def test_here_the_process_itself_tells(tmp_path, ago_s):
     assert read(tmp_path, proc.home(), ago_s, pid_started=1).state == "cut"
 
 
-@pytest.mark.parametrize(("ago_s", "state"), [(20.0, "live"), (HOUR_S, "cut")])
+@pytest.mark.parametrize(("ago_s", "state"), [(6.0, "live"), (HOUR_S, "cut")])
 def test_on_another_machine_its_files_tell(tmp_path, ago_s, state):
     """A process there has this pid, or none has: a rank of another node, a container of this one."""
     assert read(tmp_path, "another", ago_s).state == state
     assert read(tmp_path, "another", ago_s, pid_started=1).state == state
     assert read(tmp_path, "another", ago_s, ended=True).state == "finished"
     assert "silent_s" not in (tmp_path / "manifest.json").read_text()
+
+
+def test_the_last_of_several_trainings_of_a_process_elsewhere_lives_as_the_process_does(tmp_path):
+    shutil.copytree(RUNS / "sweep", tmp_path / "run")
+    rank = tmp_path / "run" / "rank0"
+    facts = json.loads((rank / "manifest.json").read_text())
+    (rank / "manifest.json").write_text(json.dumps({**facts, "home": "another", "ended": False}))
+
+    first, last = of_process(open_run(tmp_path / "run"), None)
+
+    assert first.ranks[0].manifest.state == "finished"
+    assert last.ranks[0].manifest.state == "live"
