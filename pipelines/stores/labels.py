@@ -139,8 +139,8 @@ def _named_as_others(images: Sequence[str], folder: str) -> bool | None:
     shared = within & others
     if 2 * len(shared) > max(len(within), len(others)):
         return True
-    words = sum(not name.isdecimal() for name in shared)
-    return False if 2 * words > len(within) else None
+    numbered = sum(name.isdecimal() for name in shared)
+    return False if 2 * (len(shared) - numbered) > len(within) else None
 
 
 def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
