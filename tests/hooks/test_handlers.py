@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
 from feedline import profiler
+from feedline.profiler.deferred import deferred
 from feedline.profiler.fail_open import fail_open, reraise_of_handler
 
 PROFILER = Path(profiler.__file__).parent
@@ -142,3 +143,17 @@ def test_whatever_a_hook_keeps_from_the_training_is_its_own(path: Path):
         if one.type is not None and ast.unparse(one.type) == "Exception":
             assert ast.unparse(one.body[0]) == "reraise_of_handler()", f"line {one.lineno}"
     assert "suppress(Exception)" not in ast.unparse(tree), "use fail_open"
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=["function", "method", "partial", "lambda"])
+def test_what_a_handler_of_a_deferred_interrupt_raises_reaches_the_program(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    done = []
+    try:
+        with pytest.raises(Alarm), fail_open:
+            with deferred():
+                signal.raise_signal(signal.SIGINT)
+                done.append("the block")
+        assert done == ["the block"]
+    finally:
+        signal.signal(signal.SIGINT, before)
