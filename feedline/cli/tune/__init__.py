@@ -83,7 +83,7 @@ class TuneCommand:
             Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
         )
         console = console_for(args)
-        document_text.show(document_of(tuning), console)
+        document_text.show(document_of(tuning, args.run), console)
         with deferred():
             name_files(console, _write(tuning, args))
         return NO_PREDICTION if tuning.refused else 0

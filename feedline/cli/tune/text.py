@@ -18,21 +18,35 @@ from feedline.analysis.report.document import (
 )
 from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.analysis.text.formatting import BLANK, count, rate, seconds, size
-from feedline.cli.settings import as_code
-from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other_runs
+from feedline.cli.settings import as_code, as_typed
+from feedline.cli.whatif.text import (
+    limit_sentence,
+    rate_change,
+    rates_of_other_runs,
+    verify_line,
+)
 from feedline.profiler.printable import printable_in
 
 _HEADS = ("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most")
 _SETTING_NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 
 
-def document_of(tuning: Tuning) -> Document:
-    """Return the search: the advice, then what was tried."""
+def document_of(tuning: Tuning, run: Path) -> Document:
+    """Return the search: the advice, then what was tried.
+
+    Args:
+        run: the run folder, for the command that proves the advice.
+    """
     tuning = printable_in(tuning)
     if tuning.refused is not None:
         return Document((Headline(f"No prediction: {tuning.refused.message.rstrip('.')}."),))
-    assert tuning.search is not None
-    change = [Fields((Field("Change", tuning.line, copied=True),))] if tuning.line else []
+    assert tuning.search is not None and tuning.limits is not None
+    lines = []
+    if tuning.line:
+        lines.append(Field("Change", tuning.line, copied=True))
+    if tuning.search.changes and tuning.limits.cpus is None:  # else on CPUs that are not here
+        lines.append(verify_line(run, f"--set {as_typed(tuning.search.changes)}"))
+    change = [Fields(tuple(lines))] if lines else []
     return Document(
         (
             Headline(conclusion(tuning.search)),

@@ -79,8 +79,17 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     elif fix and not answer.settings and fix.by_variables:
         proves = f"--fix {answer.fix}"
     if proves:
-        command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"
-        yield Field("Verify", command, copied=True)
+        yield verify_line(run, proves)
+
+
+def verify_line(run: Path, change: str) -> Field:
+    """Return the command that proves what is predicted of a change.
+
+    Args:
+        change: as options, such as ``--set num_workers=4``.
+    """
+    command = f"feedline verify {shlex.quote(str(run))} {change} -- SCRIPT ARGS"
+    return Field("Verify", command, copied=True)
 
 
 def rate_change(rate: PredictedRate) -> str:
