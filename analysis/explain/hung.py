@@ -287,10 +287,20 @@ def _finished(rank: RankMetrics) -> int:
 
 
 def _end(rank: RankMetrics, times: StackTimes) -> int:
-    """Return when the recording ended, ns; of a killed process, when it was last seen."""
+    """Return when the recording ended, ns; of a killed process, when it was last seen.
+
+    Where a call failed, as after a timeout, what came then is how the program ended.
+    """
     manifest = rank.rank.manifest
     ended = manifest.ended and manifest.anchors
-    return int(manifest.anchors[-1]["perf_counter_ns"]) if ended else times.until
+    end = int(manifest.anchors[-1]["perf_counter_ns"]) if ended else times.until
+    records = rank.main.records[rank.main.records["thread"] == 0]
+    failed = records[records["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED]
+    if not ended or not manifest.ended_by or not len(failed):
+        return end
+    last = failed[int(failed["start"].argmax())]
+    after = int(last["start"] + max(last["wall"], 0))
+    return after if last["start"] >= _finished(rank) else end
 
 
 def _usual(rank: RankMetrics) -> int:

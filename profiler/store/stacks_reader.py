@@ -105,11 +105,11 @@ class StackTimes:
         return cls(max((one.end for one in log.seen), default=0), rank, log) if log else None
 
     def between(self, begin: int, end: int) -> tuple[ProcessStacks, ...]:
-        """Return the stacks of processes that were seen in stretches that began between two moments.
+        """Return what was seen of processes between two moments, in stretches that began there.
 
         A stretch in which the first moment lies is left out: it also has what came before.
         """
-        stretches = [one for one in self._log.seen if begin <= one.begin < end]
+        stretches = [one.within(begin, end) for one in self._log.seen if begin <= one.begin < end]
         every = _stacks_of(self._rank, self._log, stretches)
         return tuple(process for process in every if process.samples)
 

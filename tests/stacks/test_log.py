@@ -212,3 +212,16 @@ def test_workers_that_start_while_others_live_have_stacks_of_their_own(folder):
         one.process: [(s.phase, len(s.frames)) for s in one.stacks] for one in read_stacks(recorded)
     }
     assert found == {segments[0]: [("loop", 2)], segments[1]: [("loop", 1)]}
+
+
+def test_what_was_seen_after_a_moment_is_left_out_of_the_stretch_that_it_lies_in(folder):
+    """As the end of a program that waited for long before it failed."""
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    log.add(process, "main", STACK, 5, 1_002_000)
+    log.add(process, "main", STACK[:1], 5, 1_008_000)
+    log.group(1_000_000, 1_010_000)
+
+    (main,) = StackTimes.of(rank(folder)).between(1_000_000, 1_005_000)
+
+    assert [len(stack.frames) for stack in main.stacks] == [2]
