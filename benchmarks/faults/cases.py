@@ -4,11 +4,12 @@ What the first finding has to be is stated here, before any run. Two ids stand w
 with the reason.
 """
 
+import signal
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-IMAGES, ROWS, STREAMS_OF, RANKS, IN_STEP, KEPT, LOOP, HEALTHY = (
+IMAGES, ROWS, STREAMS_OF, RANKS, IN_STEP, KEPT, LOOP, HANGS, HEALTHY = (
     "images.py",
     "rows.py",
     "streams.py",
@@ -16,6 +17,7 @@ IMAGES, ROWS, STREAMS_OF, RANKS, IN_STEP, KEPT, LOOP, HEALTHY = (
     "in_step.py",
     "kept.py",
     "loop.py",
+    "hangs.py",
     "healthy.py",
 )
 
@@ -123,6 +125,7 @@ images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partia
 kept = partial(fault, KEPT, 1)
 loop = partial(fault, LOOP, 1)
 streams = partial(fault, STREAMS_OF, 1)
+hangs = partial(fault, HANGS, 1)
 
 WORKERS = [
     images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
@@ -358,6 +361,15 @@ IN_THE_LOOP = [
          "--batch 64 --steps 500 --workers 0 --step-ms 2", "--print-every 1", "--print-every 250", names="print"),
     loop("evaluated_often", "20 batches are evaluated every five steps", "evaluation_time",
          "--batch 512 --steps 300 --workers 0 --held 40", "--evaluate-every 5", "--evaluate-every 200", names="every 5 steps"),
+    loop("evaluated_one_by_one", "10,240 rows are evaluated one by one, every 50 steps", "evaluation_time",
+         "--batch 512 --steps 300 --workers 0 --held 20 --evaluate-every 50", "--held-batch 1", "", names="larger"),
+]  # fmt: skip
+
+STANDSTILLS = [
+    hangs("lock_before_fork", "the program holds a lock when its workers are forked, and they wait for it", "standstill",
+          "lock --batch 64 --steps 1200 --workers 2", "", "--free", names="worker.*lock", exit_code=-signal.SIGINT),
+    hangs("queue_not_filled", "a thread that fills a queue ends too early, and the training waits", "standstill",
+          "queue --batch 64 --steps 3000 --workers 0", "", "--free", names="queue", exit_code=-signal.SIGINT),
 ]  # fmt: skip
 
 FAULTS: list[Fault] = [
@@ -369,6 +381,7 @@ FAULTS: list[Fault] = [
     *ORDER,
     *OBJECTS,
     *IN_THE_LOOP,
+    *STANDSTILLS,
     *STREAMS,
     *BETWEEN_RANKS,
 ]

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import time
+from argparse import Namespace
 
 import torch
 from torch import nn
@@ -62,6 +63,7 @@ def arguments():
     parser.add_argument("--track-every", type=int, default=0, help="with TensorBoard")
     parser.add_argument("--print-every", type=int, default=0, help="all parameters")
     parser.add_argument("--held", type=int, default=20, help="batches of an evaluation")
+    parser.add_argument("--held-batch", type=int, help="of an evaluation, if it is another")
     parser.add_argument("--write-every", type=int, default=0, help="all losses so far, to the disk")
     return parser.parse_args()
 
@@ -135,7 +137,8 @@ def main():
     if given.step_ms:
         model.register_forward_hook(lambda *_: time.sleep(given.step_ms / 1e3))
     batches, timers = loader(Rows(given.batch * given.steps), given), Timers()
-    held = loader(Rows(given.batch * given.held), given)
+    of_held = {**vars(given), "batch": given.held_batch or given.batch}
+    held = loader(Rows(given.batch * given.held), Namespace(**of_held))
     state = torch.zeros(int(given.save_mb * 250_000))
     predicted, truth, losses = [], [], []
     with tempfile.TemporaryDirectory() as folder:
