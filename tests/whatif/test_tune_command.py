@@ -56,7 +56,9 @@ def test_it_begins_with_the_advice_its_prediction_and_the_line_to_change(tuned):
         tuned.text,
     )
     assert advice is not None, tuned.text
-    verify = re.search(r"^Verify  feedline verify \S+ --set (\S+) -- SCRIPT ARGS$", tuned.text, re.M)
+    verify = re.search(
+        r"^Verify  feedline verify \S+ --set (\S+) -- SCRIPT ARGS$", tuned.text, re.M
+    )
     assert verify and verify[1] == "num_workers=2,persistent_workers=true"
     assert advice[2].startswith(
         "DataLoader(..., num_workers=2, persistent_workers=True)  # now num_workers=1, "
@@ -70,7 +72,9 @@ def test_it_begins_with_the_advice_its_prediction_and_the_line_to_change(tuned):
 
 def test_the_tables_fit_into_80_columns_and_say_what_the_json_says(tuned):
     found = tuned.json
-    lines = [line for line in tuned.text.splitlines() if not line.startswith(("Change", "Verify", "  "))]
+    lines = [
+        line for line in tuned.text.splitlines() if not line.startswith(("Change", "Verify", "  "))
+    ]
     assert max(map(len, lines)) <= 80
     assert [one["settings"]["num_workers"] for one in found["by_workers"]] == [0, 1, 2, 3, 4]
     assert found["best"]["settings"]["num_workers"] == 2 and found["refused"] is None
