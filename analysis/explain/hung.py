@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.explain.standstill import GOES_ON, program_line, standstill
+from feedline.analysis.explain.standstill import program_line, standstill
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
@@ -129,7 +129,6 @@ def _running(rank: RankMetrics) -> Hang | None:
             message=cause.rstrip("."),
             fix=_ENDLESS,
             place=where,
-            gives=GOES_ON,
             evidence=[Evidence("no_step_s", "no step passed for", seconds, "s")],
             refused=_REFUSED,
             how_to_check=_CHECK,

@@ -69,8 +69,7 @@ _FIX = {
     _COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 _LOOKS_ONLY = (_ENDED, _COMMAND)  # whose fix is to find out why
-#: What a fix of a training that stands still gives.
-GOES_ON = "the training goes on"
+_GOES_ON = "the training goes on"
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def _fix(culprit: _Doing) -> tuple[str, str]:
     if culprit.kind == _COMMAND and culprit.call == _UNREAD:
         return _READ_IT, ""
     fix = _FIX.get(culprit.kind, "").format(pid=culprit.process.pid)
-    return fix, GOES_ON if fix and culprit.kind not in _LOOKS_ONLY else ""
+    return fix, _GOES_ON if fix and culprit.kind not in _LOOKS_ONLY else ""
 
 
 def _more(culprit: _Doing) -> list[str]:
