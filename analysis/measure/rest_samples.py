@@ -34,8 +34,8 @@ from feedline.profiler.store.stack_format import MAIN
 from feedline.profiler.store.stacks_reader import read_stacks
 
 _INPUT = frozenset((WAIT, START, SAMPLER, *MAKING))
-#: Places of samples that are stages of the same name. A loss that is no module looks like the loop's
-#: own lines in samples: then they correct less.
+#: Places of samples that are stages of the same name. In samples, a loss from a plain function looks
+#: like the loop's own lines, so they correct less.
 _MODEL = frozenset((FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER))
 _BETWEEN = frozenset((OTHER,))  # what lies between spans, with the recording's own work
 #: Whose code stands in a model or in the wait by its frames, and has a stage of its own or none:

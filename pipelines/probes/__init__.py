@@ -8,6 +8,7 @@ from typing import Any
 from feedline.pipelines.names import PROBES
 from feedline.pipelines.probes.probe_rounds import Subject, as_ceiling, error_reason
 from feedline.profiler.ceilings import Ceiling, Ceilings
+from feedline.profiler.proc import cpu_model
 from feedline.profiler.samplers.cgroup import effective_cpus
 
 #: Part -> seconds, of the usual plan and of the quick one: measured on two CPUs, with 100 photographs
@@ -92,22 +93,12 @@ def _machine_facts() -> dict[str, object]:
         else []
     )
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model() or platform.machine(),
         "gpus": gpus,
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
-
-
-def _cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(
-                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
-            )
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def _fastest(ceilings: list[Ceiling]) -> float | None:

@@ -232,6 +232,19 @@ def _nothing_to_pack(listing: FolderListing, left_out: list[LeftOut]) -> DataErr
     )
 
 
+def _remove_for(
+    folder: Path, listing: FolderListing, refuse: bool, max_bytes: int, progress: ReportProgress
+) -> None:
+    """Remove the store in a folder, or a part of one, for another that is packed from this listing.
+
+    Raises:
+        DataError: the store is complete, and no other can take its place; it stays.
+    """
+    if (folder / MANIFEST_FILE).exists():
+        _see_that_it_can_be_packed(listing, refuse, max_bytes, progress)
+    _empty_folder(folder)
+
+
 def _empty_folder(folder: Path) -> None:
     """Remove only the files of a store, the manifest first. Raises OSError."""
     for name in sorted(
@@ -345,12 +358,10 @@ def pack(
         total = _needed_bytes(listing, chosen)
         _check_space(folder, total)
         stack.enter_context(_reserved(folder, listing.root))
-        if not force:
-            _see_that_it_goes_on(folder, plan)
+        if force:
+            _remove_for(folder, listing, refuse, chosen.max_bytes, progress)
         else:
-            if (folder / MANIFEST_FILE).exists():
-                _see_that_it_can_be_packed(listing, refuse, chosen.max_bytes, progress)
-            _empty_folder(folder)
+            _see_that_it_goes_on(folder, plan)
         plan.write(folder)
         writer = chosen.writer(folder, plan.shard_bytes, total)
         packing = _Packing(folder, listing, plan, writer, chosen.max_bytes, progress)
