@@ -17,7 +17,7 @@ from feedline.analysis.measure.machine_use import queued_ns
 from feedline.analysis.measure.model import Certainty, Unseen
 from feedline.analysis.measure.noise import MIN_COMPARED, drift, error_of_mean, reach
 from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.stages import INPUT_STAGES, OTHER
 from feedline.analysis.measure.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
@@ -153,12 +153,17 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     wall = steps.wall[rank.first :].astype(float)
     share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
     high, counted = interval(may_be, wall)[1], 0.0
-    # steps that were only counted may have taken longer, for reasons that nothing tells
     if estimate is not None:
+        # steps that were only counted may have taken longer, for reasons that nothing tells
         counted = max(1 - float(estimate.walls().mean()) / estimate.mean_ns, 0.0)
+        # or have less between spans, where the recording of the others lies
+        shown = float(rank.stages[OTHER][rank.first :].sum()) / float(wall.sum() or 1.0)
+        share -= max(shown - estimate.means(rank.stages)[OTHER] / estimate.mean_ns, 0.0)
+        most = float(np.quantile(estimate.drawn(rank.stages)[OTHER], 0.975))
+        high -= max(shown - most, 0.0)
     return Unseen(
-        min(share + counted, 1.0),
-        min(high + counted, 1.0),
+        min(max(share, 0.0) + counted, 1.0),
+        min(max(high, share, 0.0) + counted, 1.0),
         bool(steps.resident[rank.first :].all()) and counted < _MIN_SHARE,
     )
 

@@ -1,10 +1,12 @@
 """What recorded steps say of those that were only counted."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from feedline.analysis.measure.certainty import unseen
 from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.rest_samples import RestSamples
 
@@ -158,3 +160,23 @@ def test_a_loss_that_is_a_module_keeps_its_proportion_to_the_model():
 
     assert means["other"] == pytest.approx(0.1 * 1500 * US)
     assert means["loss"] / means["forward"] == pytest.approx(1.5)
+
+
+def test_what_may_be_input_is_without_what_recording_added_between_spans():
+    """Recording takes 990 us of each recorded step, none of the counted ones."""
+    stages = {name: np.full(4, us * US) for name, us in (("forward", 300.0), ("other", 1200.0))}
+    rank = SimpleNamespace(
+        estimate=replace(estimate(510), longer=False),
+        first=0,
+        stages=stages,
+        steps=SimpleNamespace(
+            wall=np.full(4, 1500 * US),
+            unclaimed=np.full(4, 1260 * US),  # 60 us of the forward too
+            resident=np.ones(4, bool),
+        ),
+    )
+
+    found = unseen(rank)
+
+    assert found.share == pytest.approx(1260 / 1500 - (1200 / 1500 - 210 / 510))
+    assert found.share == pytest.approx(found.high)
