@@ -178,9 +178,11 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
         shared_flags = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
-        # once it left the queue, every tensor is shared
+        # once it left the queue, every tensor is shared, and none that was pinned then
         if not all(shared.all() for shared in shared_flags):
             flags &= ~Flag.SHARED
+        elif flags & Flag.PINNED and any(len(shared) for shared in shared_flags):
+            flags |= Flag.SHARED
         names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
         summaries.append(
             Loader(

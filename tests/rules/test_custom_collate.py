@@ -1,10 +1,15 @@
+import shutil
+
 import pytest
+from golden.record import RUNS
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
+from feedline.analysis.explain.build import training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.custom_collate import check
+from feedline.profiler.store.trainings import open_run
 
 ORDINARY = {"flags": [], "batch_bytes": 38.5e6, "pickle_bytes": 900.0}
 SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making of a sample
@@ -72,3 +77,12 @@ def test_it_is_silent_where_collate_and_transport_cost_less_than_five_percent_of
 
 def test_a_healthy_training_may_collate_as_it_likes():
     assert check(made_up_facts(loader=ORDINARY)) is None
+
+
+def test_batches_of_workers_that_the_main_process_pins_left_the_queue_shared(tmp_path):
+    """A pinned tensor is a copy of the shared one, and no longer shared itself."""
+    shutil.copytree(RUNS / "h200-resnet50", tmp_path / "run")
+
+    loader = training_input(open_run(tmp_path / "run")).facts.loader
+
+    assert {"pinned", "shared"} <= set(loader.flags)

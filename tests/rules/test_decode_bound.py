@@ -148,3 +148,27 @@ def test_where_a_quota_stops_the_training_it_costs_what_it_takes_of_the_quota():
         min(facts.step.mean_s, 32 * 11.2e-3 / 0.5) * 8.4 / 11.2
     )
     assert check(stopped).cost_s > check(free).cost_s
+
+
+@pytest.mark.parametrize(
+    ("operation", "on_gpu", "decoder"),
+    [
+        ("PIL.JPEG.load", True, "turbo"),
+        ("PIL.PNG.load", False, "cv2"),
+        ("PIL.WEBP.load", False, "cv2"),
+        ("cv2.imdecode.png", False, "pil"),
+        ("torchvision.decode_png", False, "cv2"),
+    ],
+)
+def test_only_what_gpus_and_decoders_take_is_advised(operation, on_gpu, decoder):
+    facts = waiting(
+        60.0,
+        sample={"decode": (8.4, 0.0, 0.0)},
+        operations={f"decode/{operation}": 8.0},
+        stages={"copy": 1.0},
+    )
+    finding = check(facts)
+
+    assert facts.on_gpu
+    assert ("on the GPU" in " ".join([finding.fix, *finding.fix_more])) == on_gpu
+    assert f"decode={decoder} " in change(facts).message

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting
 from text.breath import advised
@@ -104,3 +106,12 @@ def test_where_workers_that_stay_make_batches_slower_it_says_what_else_to_do():
         "Persistent workers use 100 ms more CPU time per batch here" in dearer
         and "Workers that stay" not in plain
     )
+
+
+def test_loaders_of_other_libraries_have_no_workers_that_stay():
+    """DALI and torchdata's nodes have no such setting; what starts with a pass is their own."""
+    without = {"num_workers": None, "library": "torchdata.nodes"}
+
+    facts = made_up_facts(**RESTARTING, settings=without)
+
+    assert check(replace(facts, workers=None)) is None

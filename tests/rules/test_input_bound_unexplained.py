@@ -85,3 +85,15 @@ def test_it_names_cpus_that_other_code_of_the_training_fills():
 )
 def test_it_does_not_speak_of_cpus_that_were_sampled_or_that_nothing_waits_for(facts):
     assert "not sampled" not in check(facts).message
+
+
+def test_passes_of_a_library_that_start_slowly_are_not_late_batches():
+    library = {"library": "torchdata.nodes", "num_workers": None}
+    slow_start = check(made_up_facts(stages={"epoch_start": 60.0}, epochs=10, settings=library))
+    late = check(waiting(60.0, settings=library))
+
+    assert slow_start.message == (
+        "passes of torchdata.nodes start slowly: until their first batch, 60.0 ms per step"
+    )
+    assert slow_start.fix.startswith("Let one pass be longer")
+    assert "hands over batches too late" in late.message

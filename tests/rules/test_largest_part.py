@@ -95,3 +95,15 @@ def test_evaluation_is_weighed_against_all_steps_also_those_that_the_mean_leaves
     assert {one.id: one.value for one in finding.evidence}["steps_s"] == 10.0
     assert "take 38 % of the time" in finding.message
     assert finding.severity.value == "info"
+
+
+def test_workers_that_repeat_each_other_in_groups_are_not_said_to_be_all_the_same():
+    facts = waiting(
+        260.0,
+        sample={"dataset": (40.0, 0.0, 0.0)},
+        settings={"map_style": False},
+        same_samples=replace(SAME, times=2),
+    )
+
+    assert "Groups of 2 workers deliver the same samples" in said(facts)
+    assert "4 workers" not in said(facts)

@@ -103,3 +103,20 @@ def test_a_batch_sampler_of_a_librarys_own_stays():
 
     assert "__getitems__()" in finding.fix
     assert "BatchSampler" not in advised(finding) and "batch_size" not in advised(finding)
+
+
+@pytest.mark.parametrize(
+    ("of_sampler", "each"),
+    [
+        ({"replacement": True}, "sampler"),
+        ({"replacement": False, "epoch_samples": 8000, "dataset_samples": 20000}, "sampler"),
+        ({"replacement": False, "epoch_samples": 20000, "dataset_samples": 20000}, None),
+        ({"epoch_samples": 19980, "dataset_samples": 20000, "drop_last": True}, None),
+    ],
+    ids=["with-replacement", "a-part", "each-sample", "whole-batches"],
+)
+def test_a_sampler_with_arguments_of_its_own_stays(of_sampler, each):
+    settings = {"sampler": "RandomSampler", "batch_size": 30, **of_sampler}
+    fix = advised(check(rows(3.0, settings=settings)))
+
+    assert f"sampler=BatchSampler({each or 'RandomSampler(dataset)'}, 30, " in fix

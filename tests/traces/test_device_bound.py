@@ -145,6 +145,8 @@ def test_a_compiler_is_advised_to_elementwise_kernels_only(tmp_path):
         (["Tesla T4"], TensorCores.FLOAT16),
         (["NVIDIA TITAN V"], TensorCores.FLOAT16),
         (["NVIDIA GeForce RTX 2080 Ti"], TensorCores.FLOAT16),
+        (["Quadro RTX 6000"], TensorCores.FLOAT16),
+        (["NVIDIA GeForce RTX 2050"], TensorCores.TF32),
         (["Tesla P100-PCIE-16GB"], TensorCores.NONE),
         (["NVIDIA GeForce GTX 1660"], TensorCores.NONE),
         (["NVIDIA H100 80GB HBM3"], TensorCores.TF32),

@@ -21,8 +21,8 @@ _FLOAT16 = re.compile(
     re.IGNORECASE,
 )
 _TF32 = re.compile(
-    r"\b([AH][128]00\w*|A10G?|A16|A2|A30|A40|H20|GH200|L4|L20|L40S?|G?B[123]00|RTX "
-    r"[3-9]0\d\d\w*|RTX A\d+|Ada)\b",
+    r"\b([AH][128]00\w*|A10G?|A16|A2|A30|A40|H20|GH200|L4|L20|L40S?|G?B[123]00|(?<!Quadro )RTX "
+    r"[3-9]0\d\d\w*|RTX 2050|RTX A\d+|Ada)\b",
     re.IGNORECASE,
 )
 _TF32_CALL = (

@@ -101,11 +101,12 @@ def change(facts: RuleInputs) -> Refused:
             "unknown_decoder",
             "The speed of another decoder on these samples is unknown. Time one on some of them.",
         )
+    name = heaviest(facts, "decode")[0]
+    other = "turbo" if not name or _is_jpeg(name) else "pil" if name.startswith("cv2.") else "cv2"
     return Refused(
         "unknown_decoder",
         "The speed of another decoder on these files is unknown. `feedline whatif RUN --set "
-        "decode=turbo --data DIR` measures it on 50 "
-        "of them.",
+        f"decode={other} --data DIR` measures it on 50 of them.",
     )
 
 
@@ -142,15 +143,24 @@ def _fixes(facts: RuleInputs) -> list[str]:
 def _of_images(facts: RuleInputs) -> list[str]:
     """Return what there is to do about images that are decoded as these are."""
     name = heaviest(facts, "decode")[0]
-    of_jpeg = "jpeg" in name.lower() and "2000" not in name
+    of_jpeg = _is_jpeg(name)
     ways = [
         *([] if name.startswith(_FAST) else [f"decode with a faster library{_JPEGS * of_jpeg}"]),
-        *([f"decode on the GPU{_ON_GPU * of_jpeg}"] if facts.on_gpu else []),
+        *([f"decode on the GPU{_ON_GPU * of_jpeg}"] if facts.on_gpu and _on_gpus(name) else []),
         *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
         *(["store smaller images"] if fewer_pixels(facts) else []),
     ]
     first, *others = ways or [_STORED]
     return [f"{sentence(first)}.", *(f"Or {way}." for way in others)]
+
+
+def _is_jpeg(name: str) -> bool:
+    return "jpeg" in name.lower() and "2000" not in name
+
+
+def _on_gpus(name: str) -> bool:
+    """Whether GPUs decode it: libraries decode PNG and WebP on the CPU, also of batches for a GPU."""
+    return not any(kind in name.lower() for kind in ("png", "webp", "gif"))
 
 
 def _videos(facts: RuleInputs) -> bool:

@@ -79,7 +79,7 @@ def check(facts: RuleInputs) -> Finding | None:
     loader = facts.loader
     again, one_each = facts.loader_made_again, _takes_one_batch(facts)
     kept = facts.setting("persistent_workers") and not again
-    if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or kept:
+    if loader is None or facts.epochs < 2 or not num_workers(facts) or kept:
         return None
     if facts.several_loaders:
         return None

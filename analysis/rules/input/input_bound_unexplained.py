@@ -37,6 +37,12 @@ _IN_LIBRARY = Sentence(
     took=TIME,
     library=NAME,
 )
+_PASSES_OF_LIBRARY = Sentence(
+    "passes of {library} start slowly: until their first batch, {took} per step",
+    library=NAME,
+    took=TIME,
+)
+_FEWER_PASSES = "Let one pass be longer, or keep what the source sets up at its start."
 _NOT_VISIBLE = "what it does before is not visible"
 #: A library with loaders of its own -> what makes them faster.
 _FIXES: dict[str, list[str]] = {
@@ -118,7 +124,10 @@ def check(facts: RuleInputs) -> Finding:
         else _UNSEEN
     )
     library = str(facts.setting("library"))
-    if library in _FIXES:
+    if library in _FIXES and part == "restart_s":
+        message, inside = _PASSES_OF_LIBRARY(took=part_s, library=library), [_NOT_VISIBLE]
+        fix, *others = _FEWER_PASSES, *_FIXES[library]
+    elif library in _FIXES:
         message, inside = _IN_LIBRARY(took=part_s, library=library), [_NOT_VISIBLE, *inside]
         fix, *others = _FIXES[library]
     return Finding(

@@ -123,10 +123,19 @@ def _in_one_call(facts: RuleInputs) -> list[str]:
     now = f"now batch_size={size}" if size is not None else ""
     if facts.is_stream:
         return [call(facts, "batch_size=None", now), _REMOVE_OF_STREAM]
-    each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"
+    each = f"{kind}(dataset)" if kind in _TORCHS and not _draws_otherwise(facts) else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
     remove = _REMOVE_OTHERS if _own_collate(facts) else _REMOVE
     return [call(facts, f"sampler={batches}, batch_size=None", now), remove]
+
+
+def _draws_otherwise(facts: RuleInputs) -> bool:
+    """Whether the sampler has arguments of its own: with replacement, or of other than each sample."""
+    whole, drawn = facts.setting("dataset_samples"), facts.setting("epoch_samples")
+    size = facts.setting("batch_size")
+    left = whole - drawn if isinstance(whole, int) and isinstance(drawn, int) else 0
+    dropped = size - 1 if isinstance(size, int) else 0
+    return bool(facts.setting("replacement")) or not 0 <= left <= dropped
 
 
 def _with_workers(saved: Between, receiving: Between) -> list[str]:

@@ -14,8 +14,12 @@ _SAME = Sentence(
     workers=COUNT,
     times=COUNT,
 )
+_IN_GROUPS = Sentence(
+    "groups of {times} workers deliver the same samples: the model sees each {times} times per epoch",
+    times=COUNT,
+)
 _IN_ORDER = Sentence(
-    "the first {compared} samples that were compared are the same in each worker",
+    "the first {compared} samples that were compared are the same in each of them",
     compared=COUNT,
 )
 _SHUFFLED = Sentence(
@@ -82,7 +86,9 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         Severity.HIGH,
-        message=_SAME(workers=same.workers, times=same.times),
+        message=_SAME(workers=same.workers, times=same.times)
+        if same.times == same.workers
+        else _IN_GROUPS(times=same.times),
         more=[seen, *([_BY_LABELS] if same.by_labels else []), *fewer, _EPOCH(times=same.times)],
         evidence=[
             Evidence("same_workers", "workers that were compared", same.workers, "workers"),

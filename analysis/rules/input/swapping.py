@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view import sample
 from feedline.analysis.ledger.view.input_wait import severity
@@ -18,7 +18,9 @@ _SAYS = Sentence(
     held=PERCENT,
     read=SIZE,
 )
-_LESS = "Use less memory (arrays instead of lists, a memory map), or add memory."
+_FULL = Sentence("the memory of its control group, {limit}, is full", limit=SIZE)
+_LESS = "Use less memory (smaller caches, arrays instead of lists, a memory map)"
+_ADD, _RAISE = f"{_LESS}, or add memory.", f"{_LESS}, or raise the limit of its control group."
 _FEWER = Sentence("A lower {names} needs less memory, too (now {values}).", names=PART, values=PART)
 
 
@@ -43,10 +45,12 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
+    limit = facts.full_limit_bytes
     return Finding(
         _RULE_ID,
         weight,
         message=_SAYS(held=held, read=facts.swapped_in),
+        more=[] if limit is None else [_FULL(limit=limit)],
         evidence=[
             Evidence(
                 "blocked_by_storage_share",
@@ -70,8 +74,9 @@ def check(facts: RuleInputs) -> Finding | None:
                 facts.traffic.major_faults or 0.0,
                 "faults",
             ),
+            *measured((("limit_bytes", "limit of its control group, which was full", limit, "B"),)),
         ],
-        fix=_LESS,
+        fix=_ADD if limit is None else _RAISE,
         fix_more=_fewer(facts),
         place=place(facts) if _fewer(facts) else "",
         how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat "
