@@ -4,18 +4,23 @@ Every file is checked once. What the loaders cannot all read alike (CMYK, 16 bit
 is left out of the comparison and named.
 """
 
+import dataclasses
+import fcntl
+import hashlib
+import json
 import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedline.profiler.errors import DataError, MissingDependency
+from feedline.profiler.errors import DataError, MissingDependency, OutputError
+from feedline.profiler.files import own_folders
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -307,6 +312,73 @@ def scan(
     return Photos(root, list(classes), photos, problems)
 
 
+_SCAN_BEGIN = b'{"feedline_scan": 1, '
+
+
+def scan_once(root: Path, file: Path) -> Photos:
+    """Scan a dataset as ``scan``, or read from a file what an earlier scan found.
+
+    Of processes that begin at the same time, one scans. The data is scanned again when a file has
+    come, gone, or another size or time of change.
+
+    Args:
+        root: as of ``scan``.
+        file: is made if it is missing.
+
+    Raises:
+        DataError, MissingDependency: as ``scan``.
+        OutputError: the file cannot be written, or feedline did not write it.
+    """
+    root = Path(root)
+    state = _state(root)
+    with suppress(OSError):
+        if (photos := _found_before(file.read_bytes(), root, state)) is not None:
+            return photos
+    try:
+        with open(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b") as kept:
+            own_folders.lock(kept.fileno(), fcntl.LOCK_EX, wait=True)
+            content = kept.read()
+            if not content.startswith(_SCAN_BEGIN[: len(content)]):
+                raise OutputError(f"{file} was not written by feedline", "name another file")
+            photos = _found_before(content, root, state)  # of a process that was faster
+            if photos is None:
+                photos = scan(root)
+                found = {"state": state, **dataclasses.asdict(photos), "root": ""}
+                kept.seek(0)
+                kept.truncate()
+                kept.write(_SCAN_BEGIN + json.dumps(found)[1:].encode())
+    except OSError as error:
+        raise OutputError.unwritable(file, error, "name another file") from error
+    return photos
+
+
+def _found_before(content: bytes, root: Path, state: str) -> Photos | None:
+    """Return the result of a scan of this state of the data; None: of another, or cut off."""
+    try:
+        found = json.loads(content)
+        if found["state"] != state:
+            return None
+        photos = [Photo(**fields) for fields in found["photos"]]
+        problems = [_Problem(**fields) for fields in found["problems"]]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return Photos(root, found["classes"], photos, problems)
+
+
+def _state(root: Path) -> str:
+    """Return a checksum of what a scan depends on: paths, sizes, times, and Pillow's version."""
+    state = hashlib.sha256(_pillow().__version__.encode())
+    for name, paths in _classes(root).items():
+        state.update(os.fsencode(name) + b"\0")
+        for path in paths:
+            size = changed_ns = 0
+            with suppress(OSError):  # a broken link
+                about = path.stat()
+                size, changed_ns = about.st_size, about.st_mtime_ns
+            state.update(os.fsencode(path) + b"\0%d %d\0" % (size, changed_ns))
+    return state.hexdigest()
+
+
 def _classes(root: Path) -> dict[str, list[Path]]:
     """Map each class name to its files, both sorted."""
     if not os.path.isdir(root):
@@ -359,12 +431,7 @@ def _examine(
     candidates: list[tuple[Path, int]], limit: int | None, tell: Callable[[int, int], object]
 ) -> tuple[list[Photo], list[_Problem]]:
     """Check files until ``limit`` can be used."""
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise MissingDependency("reading images requires Pillow: pip install pillow") from error
-
-    PIL.Image.init()  # the plugins, before threads race to load them
+    _pillow().Image.init()  # the plugins, before threads race to load them
     photos: list[Photo] = []
     problems: list[_Problem] = []
     wanted = len(candidates) if limit is None else min(limit, len(candidates))
@@ -396,6 +463,15 @@ def _examine(
                             )
                         )
     return photos, problems
+
+
+def _pillow() -> Any:
+    """Import Pillow. Raises MissingDependency."""
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise MissingDependency("reading images requires Pillow: pip install pillow") from error
+    return PIL
 
 
 def _problems(path: Path, checked: _ImageCheck) -> Iterator[_Problem]:

@@ -1,5 +1,7 @@
 """Looking at a folder of images."""
 
+import multiprocessing
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +9,9 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from feedline.pipelines.photos import Photos, scan
-from feedline.profiler.errors import DataError
+from feedline.pipelines import photos as photos_module
+from feedline.pipelines.photos import Photos, check_image, scan, scan_once
+from feedline.profiler.errors import DataError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +248,77 @@ def test_how_many_files_are_checked_is_told(root):
     scan(root, tell=lambda done, of: told.append((done, of)))
 
     assert told == [(number, 5) for number in range(1, 6)]
+
+
+@pytest.fixture
+def odd(root: Path) -> Path:
+    """Images, and files of which a scan says something."""
+    (root / "data" / "empty class").mkdir(parents=True)
+    for name in ("a", "b"):
+        (root / name).rename(root / "data" / name)
+    (root / "data" / "a" / os.fsdecode(b"\xfe.jpg")).touch()
+    Image.new("CMYK", (64, 64)).save(root / "data" / "b" / "print.jpg")
+    return root / "data"
+
+
+def test_a_scan_that_is_kept_is_the_same_and_decodes_nothing_again(odd, tmp_path, monkeypatch):
+    kept = tmp_path / "photos.json"
+
+    first = scan_once(odd, kept)
+    monkeypatch.delattr(photos_module, "check_image")
+
+    assert scan_once(odd, kept) == first
+    monkeypatch.undo()
+    assert first == scan(odd) and len(first.problems) == 3
+
+
+def test_a_kept_scan_is_made_again_once_the_data_has_changed_or_the_file_was_cut_off(
+    odd, tmp_path, photograph
+):
+    kept = tmp_path / "photos.json"
+    scan_once(odd, kept)
+
+    photograph.save(odd / "b" / "3.jpg")
+    assert scan_once(odd, kept) == scan(odd)
+    (odd / "a" / "1.jpg").write_bytes(b"")
+    assert scan_once(odd, kept) == scan(odd)
+    (odd / "a" / "1.jpg").unlink()
+    assert scan_once(odd, kept) == scan(odd)
+    whole = kept.read_bytes()
+    for length in (0, 5, len(whole) // 2):
+        kept.write_bytes(whole[:length])
+        assert scan_once(odd, kept) == scan(odd) and kept.read_bytes() == whole
+
+
+def test_a_file_that_no_scan_wrote_is_left_alone(root, tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text('{"mine": 1}')
+
+    with pytest.raises(OutputError, match=r"mine\.json was not written by feedline"):
+        scan_once(root, mine)
+    with pytest.raises(OutputError, match="cannot write .*photos.json"):
+        scan_once(root, tmp_path / "no folder" / "photos.json")
+    assert mine.read_text() == '{"mine": 1}'
+
+
+def test_of_processes_that_begin_together_one_decodes(odd, tmp_path):
+    def begin(barrier, at: Path) -> None:
+        def noted(path: Path):
+            with open(at, "a") as file:
+                file.write("x")
+            return check_image(path)
+
+        photos_module.check_image = noted  # in this process alone
+        barrier.wait()
+        assert len(scan_once(odd, tmp_path / "photos.json")) == 4
+
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(3)
+    ranks = [context.Process(target=begin, args=(barrier, tmp_path / "decoded")) for _ in range(3)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+
+    assert [rank.exitcode for rank in ranks] == [0, 0, 0]
+    assert (tmp_path / "decoded").read_text() == "x" * 6

@@ -28,9 +28,9 @@ class PackCommand:
     in a file per image, pack stops. With --unlabeled, it packs the images without those labels.
 
     After an interruption, the same command without -f continues where it stopped. An incomplete
-    store cannot be opened. With -f, the old store is removed before the new one is packed. It is
-    kept if the library is missing or nothing can be packed. With -f and --strict, all files are read
-    first, to keep it if one cannot be packed.
+    store cannot be opened. With -f, a complete store is replaced once the new one beside it is
+    complete (with --verify: and was read back). Until then, it is unchanged. Both must fit on the
+    disk. An interrupted replacement starts over.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb
@@ -68,10 +68,10 @@ class PackCommand:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        from feedline.pipelines.stores import pack, verify
+        from feedline.pipelines.stores import pack
 
         unreadable = "refuse" if args.strict else "skip"
-        begun = False
+        begun, old = False, _manifest_inode(args.output)
 
         def note(progress: "Progress") -> None:
             nonlocal begun
@@ -87,11 +87,16 @@ class PackCommand:
                     unreadable=unreadable,
                     unlabeled=args.unlabeled,
                     force=args.force,
+                    read_back=args.verify,
                     progress=note,
                 )
-                verified = verify(args.output, note) if args.verify else None
         except KeyboardInterrupt as error:
-            # the old store is gone by then: a second -f would remove what was packed of the new one
+            if args.force and old is not None and _manifest_inode(args.output) == old:
+                raise Interrupted(
+                    f"interrupted: {args.output} is unchanged: run the same command again to start "
+                    f"over"
+                ) from error
+            # a second -f would remove what was packed
             without = ", without -f," if args.force and begun else ""
             raise Interrupted(
                 f"interrupted: run the same command again{without} to continue ({args.output})"
@@ -102,13 +107,20 @@ class PackCommand:
             console = Console()
             for line in _summary(done):
                 console.print(line, soft_wrap=True)
-            if verified is not None:
+            if args.verify:
                 console.print(
-                    f"  verified: {verified.samples:,} of {done.samples:,} samples match their "
-                    f"checksums",
+                    f"  verified: {done.samples:,} of {done.samples:,} samples match their checksums",
                     soft_wrap=True,
                 )
         return 0
+
+
+def _manifest_inode(folder: Path) -> int | None:
+    """Return what tells a complete store in a folder from a later one; None: there is none."""
+    try:
+        return (folder / "manifest.json").stat().st_ino
+    except OSError:
+        return None
 
 
 def _summary(done: "Packed") -> list[str]:

@@ -9,7 +9,7 @@ import torch
 
 from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
-from feedline.pipelines.photos import scan
+from feedline.pipelines.photos import scan, scan_once
 from feedline.pipelines.translate import recipe
 from feedline.profiler.printable import printable
 
@@ -24,7 +24,8 @@ class ComparedLoader:
     and CMYK images, are skipped, with a warning that names the first one.
 
     To know these files, every start decodes each file once, in every rank. That takes milliseconds
-    of CPU time per photograph, or minutes for a million of them.
+    of CPU time per photograph, or minutes for a million of them. With ``scan_file``, one rank of a
+    machine does so once, until the data changes.
 
     Args:
         name: of the loader, as `feedline compare` shows it.
@@ -33,10 +34,13 @@ class ComparedLoader:
         workers: processes, or threads if the loader uses threads.
         device: ``cpu`` or ``cuda:0``; None: the first GPU if there is one, else the CPU.
         seed: of the order and the random parameters.
+        scan_file: keeps which files are used; made if it is missing. Data of another path needs
+            another one.
 
     Raises:
         ValueError: the loader is unknown or cannot run here; the message says why.
         DataError: the folder contains no usable image.
+        OutputError: ``scan_file`` cannot be written, or feedline did not write it.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class ComparedLoader:
         workers: int = 2,
         device: str | None = None,
         seed: int = 0,
+        scan_file: str | None = None,
     ) -> None:
         """Scan the folder, and make the loader."""
         kind = next((kind for kind in LOADERS if kind.name == name), None)
@@ -60,7 +65,7 @@ class ComparedLoader:
         why = kind.refuses(device)
         if why is not None:
             raise ValueError(f"{name} {why}")
-        photos = scan(Path(data))
+        photos = scan(Path(data)) if scan_file is None else scan_once(Path(data), Path(scan_file))
         if left_out := [problem.path for problem in photos.problems if problem.left_out]:
             more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
             warnings.warn(

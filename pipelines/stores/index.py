@@ -239,8 +239,7 @@ class Progress:
     """Progress of packing or verifying.
 
     Attributes:
-        doing: ``checking`` (what an earlier, killed pack left; or all files, before a store is
-            replaced), ``packing`` or ``verifying``.
+        doing: ``checking`` (what an earlier, killed pack left), ``packing`` or ``verifying``.
         done, total: files.
         bytes: of the files done.
     """

@@ -1,5 +1,6 @@
 """The formats of stores: how to open one, and how to verify it."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,19 +72,19 @@ def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Veri
         StoreDamaged: it is not whole, or not what was packed: names files and samples, and counts
             them.
     """
-    store = open_packed(Path(path))
-    try:
-        problems = _damaged_files(store)
-        problems = problems or _damaged_samples(store, progress)
-    finally:
-        store.close()
-    if problems:
-        more = f"; and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
-        raise StoreDamaged(
-            f"{path} is not what was packed: {'; '.join(problems[:_MAX_NAMED])}{more}: "
-            f"{how_to_repack(Path(path))}"
-        )
-    return Verified(len(store), store.manifest.bytes)
+    with closing(open_packed(Path(path))) as store:
+        if differs := damage(store, progress):
+            raise StoreDamaged(
+                f"{path} is not what was packed: {differs}: {how_to_repack(Path(path))}"
+            )
+        return Verified(len(store), store.manifest.bytes)
+
+
+def damage(store: IndexedStore, progress: ReportProgress) -> str:
+    """Say what in a store is not what was packed; empty: nothing."""
+    problems = _damaged_files(store) or _damaged_samples(store, progress)
+    more = f"; and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
+    return "; ".join(problems[:_MAX_NAMED]) + more
 
 
 def _damaged_files(store: IndexedStore) -> list[str]:

@@ -1,13 +1,12 @@
 """Packs a folder of images into a store.
 
 A kill at any moment costs at most the last seconds of work. Before, it is checked that the store
-fits on the disk, and that its folder holds nothing else.
+fits on the disk, and that its folder holds nothing else. A complete store is replaced by one that is
+made beside it, once that is complete too; until then, nothing changes it.
 """
 
 import errno
-import fcntl
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -15,6 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feedline.pipelines.photos import Photos
+from feedline.pipelines.stores.destination import (
+    FOLDER_KIND,
+    REMOVE_FIRST,
+    beside,
+    check_space,
+    empty_folder,
+    present,
+    put_back,
+    replacement,
+    reserved,
+)
 from feedline.pipelines.stores.image_folder import (
     HIDDEN,
     NO_FILES,
@@ -41,7 +51,7 @@ from feedline.pipelines.stores.index import (
     StoreWriter,
     ignore_progress,
 )
-from feedline.pipelines.stores.kinds import STORE_KINDS, open_packed
+from feedline.pipelines.stores.kinds import STORE_KINDS, damage, open_packed
 from feedline.pipelines.stores.labels import OtherLabels, other_labels
 from feedline.pipelines.stores.packed import (
     MANIFEST_FILE,
@@ -51,14 +61,12 @@ from feedline.pipelines.stores.packed import (
     StoreKind,
     StoreManifest,
     file_crc32,
+    how_to_repack,
     sync_folder,
 )
 from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, StoreDamaged
-from feedline.profiler.files import own_folders, owned, single
+from feedline.profiler.files import own_folders, owned
 
-_MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
-_MARGIN_BYTES = 8 << 20
-_FOLDER_KIND = "store"
 _SHARD_BYTES = 1 << 30
 _MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
 _CHECKPOINT_BYTES = 32 << 20
@@ -74,38 +82,6 @@ def _needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
     return total
 
 
-def _check_space(destination: Path, total: int) -> None:
-    """Check that a store of ``total`` bytes fits.
-
-    Existing files of it count: they are continued or replaced.
-
-    Raises:
-        OutputError: it does not.
-    """
-    parent = destination.absolute()
-    while not parent.exists():
-        parent = parent.parent
-    already = (
-        sum(file.stat().st_blocks * 512 for file in destination.iterdir())
-        if destination.is_dir()
-        else 0
-    )
-    wants = max(0, total - already)
-    wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
-    free = shutil.disk_usage(parent).free
-    if free < wants_free:
-        raise OutputError(
-            f"{destination} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a "
-            f"margin), "
-            f"but {parent} has only {_megabytes(free)} free: free some space, or choose a folder "
-            f"on another disk"
-        )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
-
-
 def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifest | None:
     """Return the manifest of the store to be made, if it is already complete.
 
@@ -117,7 +93,7 @@ def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifes
         SchemaTooNew: a newer feedline packed it.
     """
     listed = own_folders.read_list(folder)
-    if not (folder / MANIFEST_FILE).exists() or (listed and listed.kind != _FOLDER_KIND):
+    if not (folder / MANIFEST_FILE).exists() or (listed and listed.kind != FOLDER_KIND):
         return None
     if force:
         with suppress(StoreDamaged):
@@ -133,90 +109,15 @@ def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifes
     )
 
 
-@contextmanager
-def _reserved(folder: Path, root: Path) -> Iterator[None]:
-    """Create or take the folder, and keep other packs out of it meanwhile.
-
-    Raises:
-        OutputError: it holds something else, lies in ``root``, which is to be packed, or another
-            pack writes to it.
-    """
-    if folder.resolve().is_relative_to(root.resolve()):
-        raise OutputError(
-            f"{folder} is inside {root}, where it would be mistaken for a class: choose a "
-            f"folder elsewhere"
-        )
-    owned.claim(folder, _FOLDER_KIND, mode=owned.SHARED)
-    if others := _strangers(folder):
-        raise OutputError(
-            f"{folder} contains other files ({others[0]}): give a new or empty folder"
-        )
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"another pack is writing to {folder}: wait for it, or name another folder"
-            ) from error
-        own_folders.sweep(folder)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _see_that_it_goes_on(folder: Path, plan: PackPlan) -> None:
     """Check that what the folder has is a part of this pack. Raises OutputError."""
     before = PackPlan.read(folder)
-    begun = own_folders.listed_names(folder) & _present(folder)
+    begun = own_folders.listed_names(folder) & present(folder)
     if begun and (before is None or not before.same_data(plan)):
         what = before.unlike(plan) if before else "of unknown origin, not of this data"
         raise OutputError(
             f"{folder} holds an unfinished pack {what}: start over with -f, or name another folder"
         )
-
-
-def _strangers(folder: Path) -> list[str]:
-    """List files that no pack wrote. Raises OSError."""
-    return sorted(_present(folder) - own_folders.listed_names(folder))
-
-
-def _present(folder: Path) -> set[str]:
-    """Return the names of everything in the folder. Raises OSError.
-
-    Except the list and half-written files of a killed process.
-    """
-    return {
-        path.name
-        for path in folder.iterdir()
-        if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)
-    }
-
-
-def _see_that_it_can_be_packed(
-    listing: FolderListing, refuse: bool, max_bytes: int, progress: ReportProgress
-) -> None:
-    """Check, before a store is removed, that another one takes its place.
-
-    With ``refuse`` all files are read for that, otherwise those before the first that is usable.
-
-    Raises:
-        DataError: no file can be packed or, with ``refuse``, one cannot.
-    """
-    left_out, read_bytes = list(listing.left_out), 0
-    with closing(read_ahead(listing, 0, max_bytes)) as files:
-        for number, content in files:
-            if isinstance(content, LeftOut):
-                if refuse:
-                    raise _unusable(listing, content)
-                left_out.append(content)
-            elif not refuse:
-                return
-            else:
-                read_bytes += len(content.value)
-            progress(Progress("checking", number + 1, len(listing.sources), read_bytes))
-    if not refuse:
-        raise _nothing_to_pack(listing, left_out)
 
 
 def _unusable(listing: FolderListing, entry: LeftOut) -> DataError:
@@ -232,38 +133,23 @@ def _nothing_to_pack(listing: FolderListing, left_out: list[LeftOut]) -> DataErr
     )
 
 
-def _remove_for(
-    folder: Path, listing: FolderListing, refuse: bool, max_bytes: int, progress: ReportProgress
-) -> None:
-    """Remove the store in a folder, or a part of one, for another that is packed from this listing.
-
-    Raises:
-        DataError: the store is complete, and no other can take its place; it stays.
-    """
-    if (folder / MANIFEST_FILE).exists():
-        _see_that_it_can_be_packed(listing, refuse, max_bytes, progress)
-    _empty_folder(folder)
-
-
-def _empty_folder(folder: Path) -> None:
-    """Remove only the files of a store, the manifest first. Raises OSError."""
-    for name in sorted(
-        own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)
-    ):
-        owned.discard(folder, name)
-
-
 @contextmanager
-def _as_output_errors(folder: Path, plan: PackPlan) -> Iterator[None]:
+def _as_output_errors(folder: Path, plan: PackPlan, replaces: bool) -> Iterator[None]:
     """Turn errors of writing into errors for the user."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = f"{folder}: the disk is full"
+            if replaces:
+                raise OutputError(
+                    f"{full}, and the old store is unchanged", "free some space", REMOVE_FIRST
+                ) from error
             again = f"free some space, then continue where it stopped with {plan.command(folder)}"
-            raise OutputError(f"{folder}: the disk is full: {again}") from error
+            raise OutputError(full, again) from error
+        part = "start over with -f if it holds part of a store"
         raise OutputError.unwritable(
-            folder, error, "name another folder", "start over with -f if it holds part of a store"
+            folder, error, "name another folder", REMOVE_FIRST if replaces else part
         ) from error
 
 
@@ -304,6 +190,7 @@ def pack(
     unreadable: str | None = None,
     unlabeled: bool = False,
     force: bool = False,
+    read_back: bool = False,
     shard_bytes: int | None = None,
     progress: ReportProgress = ignore_progress,
 ) -> Packed:
@@ -320,8 +207,9 @@ def pack(
             positions are the numbers of the samples.
         unlabeled: pack a folder whose labels are not its class folders; the store then does not
             have them.
-        force: remove a store that is there, or a part of one, and start over. It is kept where the
-            library is missing, nothing can be packed or, with ``refuse``, a file cannot be.
+        force: replace a store that is there, or a part of one. A complete store is removed once the
+            new one, which is made beside it, is complete too. Both have to fit on the disk.
+        read_back: verify the whole store, before it replaces another one.
         shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make
             over 128 shards; LMDB and RecordIO are one file).
         progress: called with the progress.
@@ -331,7 +219,7 @@ def pack(
             file cannot be used.
         OutputError: the destination contains something else, is not writable or too small, or
             another pack writes to it.
-        StoreDamaged: the destination contains a damaged store.
+        StoreDamaged: the destination contains a damaged store, or what was read back differs.
         MissingDependency: the library for this format is not installed.
     """
     if kind not in STORE_KINDS or unreadable not in (None, "skip", "refuse"):
@@ -343,32 +231,52 @@ def pack(
     listing = list_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
     refuse = (unreadable or ("refuse" if listing.checked else "skip")) == "refuse"
     plan, folder = _plan(kind, listing, shard_bytes, refuse), Path(destination)
+    put_back(folder)
+    replaces = force and (folder / MANIFEST_FILE).exists()
     lost = [] if listing.checked else other_labels(listing)
     if not unlabeled and not _begun(folder, plan):
         _see_that_labels_are_kept(listing, lost)
-    with _as_output_errors(folder, plan), ExitStack() as stack:
+    with _as_output_errors(folder, plan, replaces), ExitStack() as stack:
         if refuse:
             _see_that_nothing_is_left_out(listing)
-        done = _complete_already(folder, plan, force)
-        if done is not None:
+        manifest = _complete_already(folder, plan, force)
+        if manifest is not None:
             if refuse:
-                _see_that_no_file_is_missing(folder, done, listing)
-            return _packed(folder, done, done.samples, listing, lost)
-        chosen.library()
-        total = _needed_bytes(listing, chosen)
-        _check_space(folder, total)
-        stack.enter_context(_reserved(folder, listing.root))
-        if force:
-            _remove_for(folder, listing, refuse, chosen.max_bytes, progress)
+                _see_that_no_file_is_missing(folder, manifest, listing)
+            resumed_at, place = manifest.samples, folder
         else:
-            _see_that_it_goes_on(folder, plan)
-        plan.write(folder)
-        writer = chosen.writer(folder, plan.shard_bytes, total)
-        packing = _Packing(folder, listing, plan, writer, chosen.max_bytes, progress)
-        stack.callback(packing.close)
-        resumed_at = packing.resume()
-        packing.run()
-        return _packed(folder, packing.finish(), resumed_at, listing, lost)
+            chosen.library()
+            place = beside(folder, "new") if replaces else folder
+            total = _needed_bytes(listing, chosen)
+            check_space(place, total, folder if replaces else None)
+            stack.enter_context(reserved(folder, listing.root))
+            if replaces:
+                stack.enter_context(replacement(folder))
+            elif force:
+                empty_folder(folder)
+            _see_that_it_goes_on(place, plan)
+            plan.write(place)
+            writer = chosen.writer(place, plan.shard_bytes, total)
+            packing = _Packing(place, listing, plan, writer, chosen.max_bytes, progress)
+            with closing(packing):
+                resumed_at = packing.resume()
+                packing.run()
+                manifest = packing.finish()
+        if replaces or read_back:
+            _see_that_it_is_whole(place, folder, read_back, progress)
+    return _packed(folder, manifest, resumed_at, listing, lost)
+
+
+def _see_that_it_is_whole(
+    place: Path, folder: Path, read_back: bool, progress: ReportProgress
+) -> None:
+    """Check a store that is in ``place``, and will be in ``folder``. Raises StoreDamaged."""
+    with closing(open_packed(place)) as store:
+        if read_back and (differs := damage(store, progress)):
+            kept = "" if place == folder else ", and the old store is unchanged"
+            raise StoreDamaged(
+                f"{folder} is not what was packed: {differs}{kept}: {how_to_repack(folder)}"
+            )
 
 
 def _plan(kind: str, listing: FolderListing, shard_bytes: int | None, refuse: bool) -> PackPlan:
@@ -497,7 +405,7 @@ class _Packing:
         """Write the side files and, last of all, the manifest."""
         index = Index.load(self._folder)
         if not len(index):
-            _empty_folder(self._folder)
+            empty_folder(self._folder)
             raise _nothing_to_pack(self._listing, self._left_out)
         names = self._writer.finish(index)
         sums = {name: _summed(self._folder / name) for name in (INDEX_FILE, PATHS_FILE, *names)}

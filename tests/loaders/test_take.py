@@ -60,6 +60,22 @@ def test_files_that_are_not_used_are_named(folder, transform, tmp_path):
     assert sum(len(labels) for _, labels in loader) == COUNT
 
 
+def test_a_kept_scan_gives_the_same_epochs_and_still_names_what_is_not_used(
+    folder, transform, tmp_path
+):
+    images = tmp_path / "images"
+    shutil.copytree(folder, images)
+    Image.new("CMYK", (64, 64)).save(images / "class-0" / "print.jpg")
+
+    seen = []
+    for kept in (None, str(tmp_path / "photos.json"), str(tmp_path / "photos.json")):
+        with pytest.warns(UserWarning, match=r"print\.jpg: not used"):
+            loader = ComparedLoader("pillow-v1", str(images), transform, workers=0, scan_file=kept)
+        seen.append([labels.tolist() for _, labels in loader])
+
+    assert seen[0] == seen[1] == seen[2] and sum(map(len, seen[0])) == COUNT
+
+
 @pytest.mark.parametrize("spec", [None, "mine:make"])
 def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch, warm_python):
     (tmp_path / "mine.py").write_text(MINE)

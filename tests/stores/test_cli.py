@@ -7,12 +7,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from feedline.__main__ import main
 from feedline.cli.pack import STORE_KINDS as CHOICES
-from feedline.pipelines.stores import STORE_KINDS, open_store, pack
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, shards
 from feedline.pipelines.stores.image_folder import read_image
 from feedline.profiler.errors import StoreDamaged
 
@@ -154,6 +155,10 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
     assert "run the same command again to continue" in err
 
 
+def content(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
 def interrupted_at(monkeypatch, path: str) -> None:
     """Have Ctrl-C arrive when this file is read; a checkpoint comes after every two files."""
 
@@ -166,10 +171,10 @@ def interrupted_at(monkeypatch, path: str) -> None:
     monkeypatch.setattr("feedline.pipelines.stores.packing._CHECKPOINT_BYTES", 20_000)
 
 
-def test_an_interrupted_replacement_goes_on_without_the_option_that_removes_what_is_there(
-    folder, copied, capsys, monkeypatch
+def test_an_interrupted_new_start_goes_on_without_the_option_that_removes_what_is_there(
+    folder, tmp_path, capsys, monkeypatch
 ):
-    command = (folder, "-o", copied("lmdb"), "--kind", "tar")
+    command = (folder, "-o", tmp_path / "store", "--kind", "tar")
     with monkeypatch.context() as patched:
         interrupted_at(patched, "dog/010.jpg")
         code, _, err = packs(capsys, *command, "-f")
@@ -182,18 +187,51 @@ def test_an_interrupted_replacement_goes_on_without_the_option_that_removes_what
     assert re.search(r"continued after the \d+ samples", out)
 
 
-def test_interrupted_before_a_store_was_removed_the_same_command_goes_on(
-    folder, copied, capsys, monkeypatch
+@pytest.mark.parametrize("options", [(), ("--strict",), ("--verify",)])
+def test_interrupted_while_it_replaces_a_store_it_leaves_that_and_says_so(
+    options, folder, copied, capsys, monkeypatch
 ):
-    """With --strict, all files are read before."""
-    store = copied("lmdb")
-    interrupted_at(monkeypatch, "dog/010.jpg")
+    def interrupt(*args):
+        raise KeyboardInterrupt
 
-    code, _, err = packs(capsys, folder, "-o", store, "--kind", "tar", "-f", "--strict")
+    store = copied("lmdb")
+    before = content(store)
+    command = (folder, "-o", store, "--kind", "tar", "-f", *options)
+    with monkeypatch.context() as patched:
+        if "--verify" in options:
+            patched.setattr("feedline.pipelines.stores.shards.ShardStore.damage", interrupt)
+        else:
+            interrupted_at(patched, "dog/010.jpg")
+        code, _, err = packs(capsys, *command)
 
     assert code == 130
-    assert "run the same command again to continue" in err
-    assert len(open_store(store)) == 39
+    assert f"{store} is unchanged: run the same command again to start over" in err
+    assert content(store) == before and os.listdir(store.parent) == [store.name]
+    assert "39 images, 0.2 MB, packed as tar" in packs(capsys, *command)[1]
+
+
+def test_a_new_store_that_reads_back_otherwise_does_not_replace_the_old_one(
+    folder, copied, capsys, monkeypatch
+):
+    """A disk that stores other bytes: here they are changed once the shard is on the disk."""
+    store, seal = copied("lmdb"), shards.ShardWriter._seal
+    before = content(store)
+
+    def spoil(writer) -> None:
+        seal(writer)
+        for path in writer._folder.glob("data-*.tar"):
+            whole = bytearray(path.read_bytes())
+            whole[1000] ^= 1
+            path.write_bytes(whole)
+
+    monkeypatch.setattr(shards.ShardWriter, "_seal", spoil)
+
+    code, _, err = packs(capsys, folder, "-o", store, "--kind", "tar", "-f", "--verify")
+
+    assert code == 65
+    assert f"{store} is not what was packed: sample 0, cat/001.jpg (data-00000.tar from" in err
+    assert "and the old store is unchanged: pack it again with feedline pack" in err
+    assert content(store) == before and os.listdir(store.parent) == [store.name]
 
 
 def test_interrupted_while_it_verifies_it_does_not_tell_to_pack_again(

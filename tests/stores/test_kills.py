@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +58,12 @@ POINTS = [
 
 
 def pack_and_die(
-    folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None
+    folder: Path,
+    store: Path,
+    kind: str,
+    arrange: Callable[[], None] | None,
+    at: int | None,
+    force: bool,
 ) -> None:
     """In a process of its own: what ``arrange`` replaces is gone with it."""
     packing._CHECKPOINT_BYTES = CHECKPOINT_BYTES
@@ -69,6 +73,7 @@ def pack_and_die(
         folder,
         store,
         kind,
+        force=force,
         shard_bytes=SHARD_BYTES,
         progress=lambda progress: die() if progress.done == at else None,
     )
@@ -80,9 +85,10 @@ def killed(
     kind: str,
     arrange: Callable[[], None] | None = None,
     at: int | None = None,
+    force: bool = False,
 ) -> None:
     process = multiprocessing.get_context("fork").Process(
-        target=pack_and_die, args=(folder, store, kind, arrange, at)
+        target=pack_and_die, args=(folder, store, kind, arrange, at, force)
     )
     process.start()
     process.join()
@@ -199,32 +205,58 @@ def test_a_journal_whose_end_a_loss_of_power_left_empty_is_cut_there(folder, pac
     assert content(done.path, "tar") == content(packed["tar"], "tar")
 
 
-class Killed(BaseException):
-    """In the place of SIGKILL where nothing but the order of two steps matters."""
+def between_the_renames() -> None:
+    rename = os.rename
+    os.rename = lambda this, that: (
+        die() if Path(this).name.startswith(".feedline-part-new-") else rename(this, that)
+    )
 
 
-def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(
-    folder, packed, tmp_path, monkeypatch
-):
-    unlink = os.unlink
-    for count in range(1, len(list(packed["tar"].iterdir())) - 1):
-        store = Path(shutil.copytree(packed["tar"], tmp_path / str(count)))
-        removed: list[Path] = []
+def while_the_old_store_is_removed() -> None:
+    os.rmdir = lambda *args, **options: die()
 
-        def remove_some(path: Path, removed: list[Path] = removed, most: int = count) -> None:
-            if len(removed) == most:
-                raise Killed
-            unlink(path)
-            removed.append(path)
 
-        with monkeypatch.context() as patched, pytest.raises(Killed):
-            patched.setattr(os, "unlink", remove_some)
-            pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True)
-        with pytest.raises(
-            OutputError, match="of unknown origin, not of this data: start over with -f"
-        ):
-            pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
-        assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).resumed_at == 0
+def everything(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("point", "at"),
+    [(None, 1), (None, 20), (before_the_manifest, None), (in_the_middle_of_the_manifest, None)],
+)
+def test_killed_while_it_replaces_a_store_it_leaves_that(point, at, folder, copied):
+    store = copied("lmdb")
+    before = everything(store)
+
+    killed(folder, store, "tar", point, at, force=True)
+
+    assert everything(store) == before and len(open_store(store)) == 39
+    with pytest.raises(OutputError, match="already holds a complete store .* as lmdb, not as tar"):
+        pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
+    assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).resumed_at == 0
+    assert verify(store).samples == 39 and os.listdir(store.parent) == [store.name]
+
+
+def test_killed_between_the_two_renames_the_old_store_is_put_back(folder, copied):
+    store = copied("lmdb")
+    before = everything(store)
+    killed(folder, store, "tar", between_the_renames, force=True)
+    assert not store.exists()
+
+    with pytest.raises(OutputError, match="already holds a complete store .* as lmdb, not as tar"):
+        pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
+
+    assert everything(store) == before
+    assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).kind == "tar"
+    assert os.listdir(store.parent) == [store.name]
+
+
+def test_killed_while_the_old_store_is_removed_the_new_one_is_there(folder, copied):
+    store = copied("lmdb")
+
+    killed(folder, store, "tar", while_the_old_store_is_removed, force=True)
+
+    assert verify(store).samples == 39 and not (store / "data.mdb").exists()
 
 
 def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):

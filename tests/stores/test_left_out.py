@@ -3,7 +3,9 @@
 import io
 import os
 import shutil
+import stat
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -265,13 +267,52 @@ def test_a_store_is_not_removed_where_a_file_is_refused(spoiled, copied):
     assert pack(spoiled, store, "tar", force=True).samples == 38
 
 
+def test_a_link_to_a_store_stays_and_leads_to_the_new_one(folder, copied, tmp_path):
+    store, link = copied("tar"), tmp_path / "link"
+    store.chmod(0o2750)
+    link.symlink_to(store.name)
+
+    done = pack(folder, link, "recordio", force=True)
+
+    assert (done.path, os.readlink(link)) == (link, store.name)
+    assert open_store(link).manifest.plan.kind == open_store(store).manifest.plan.kind == "recordio"
+    assert stat.S_IMODE(store.stat().st_mode) == 0o2750
+    assert sorted(os.listdir(tmp_path)) == [store.name, "link"]
+
+
+def test_a_store_is_not_replaced_by_what_lies_in_it(folder, copied, tmp_path):
+    store, link = copied("tar"), tmp_path / "link"
+    link.symlink_to(store)
+    inside = Path(shutil.copytree(folder, store / "data"))
+    shutil.copytree(folder / "cat", store / "data" / "more")
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+    for source, place in ((inside, store), (inside, link), (store, store), (store, link)):
+        with pytest.raises((OutputError, DataError)):
+            pack(source, place, "lmdb", unlabeled=True, force=True)
+
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+    assert sorted(os.listdir(tmp_path)) == [store.name, "link"]
+
+
+def test_a_store_in_the_working_directory_is_not_replaced(folder, copied, monkeypatch):
+    store = copied("tar")
+    before = content(store)
+    monkeypatch.chdir(store)
+
+    with pytest.raises(OutputError, match="is the working directory, or above it, and cannot be"):
+        pack(folder, ".", "lmdb", force=True)
+
+    assert content(store) == before and os.listdir(store.parent) == [store.name]
+
+
 def test_a_store_is_replaced_where_no_file_is_refused(folder, copied):
     store, seen = copied("tar"), []
 
     done = pack(folder, store, "recordio", unreadable="refuse", force=True, progress=seen.append)
 
     assert (done.kind, done.samples) == ("recordio", 39)
-    assert [entry.doing for entry in seen] == ["checking"] * 39 + ["packing"] * 39
+    assert [entry.doing for entry in seen] == ["packing"] * 39
 
 
 def test_a_missing_library_leaves_no_begun_pack_in_the_way(folder, tmp_path, monkeypatch):

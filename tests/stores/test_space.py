@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from feedline.pipelines.stores import STORE_KINDS, open_store, pack, packing, verify
+from feedline.pipelines.stores import STORE_KINDS, destination, open_store, pack, verify
 from feedline.profiler.errors import OutputError
 
 SIZE = 16 << 20
@@ -59,10 +59,64 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(
     assert verify(done.path).samples == done.samples == len(open_store(folder))
 
 
+def content(store):
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
+def test_a_disk_without_room_for_both_stores_keeps_the_old_one_and_tells_the_way_out(folder, disk):
+    store = pack(folder, disk / "store", "tar").path
+    before = content(store)
+    fill(disk, 4 << 20)
+
+    with pytest.raises(
+        OutputError,
+        match=r"/store needs 0\.\d MB more .* has only 4\.\d MB free: free some space, or first "
+        r"remove the old store yourself .-f keeps it until the new one is complete.$",
+    ) as raised:
+        pack(folder, store, "recordio", force=True)
+
+    assert raised.value.exit_code == 73
+    assert content(store) == before and sorted(os.listdir(disk)) == ["filler", "store"]
+
+
+@kinds
+def test_a_disk_that_fills_up_while_a_store_is_replaced_keeps_the_old_one(
+    kind, folder, disk, monkeypatch
+):
+    monkeypatch.setattr("feedline.pipelines.stores.shards._BUFFER_BYTES", 4096)
+    store = pack(folder, disk / "store", "tar").path
+    before = content(store)
+
+    with pytest.raises(
+        OutputError, match="/store: the disk is full, and the old store is unchanged: free some"
+    ):
+        pack(
+            folder,
+            store,
+            kind,
+            force=True,
+            progress=lambda progress: fill(disk, 65536) if progress.done == 2 else None,
+        )
+
+    assert content(store) == before and sorted(os.listdir(disk)) == ["filler", "store"]
+    (disk / "filler").unlink()
+    assert pack(folder, store, kind, force=True).kind == kind
+
+
+def test_a_store_that_is_a_mount_point_is_not_replaced(folder, disk):
+    pack(folder, disk, "tar")
+    before = content(disk)
+
+    with pytest.raises(OutputError, match="is a mount point, and cannot be replaced"):
+        pack(folder, disk, "lmdb", force=True)
+
+    assert content(disk) == before and os.listdir(disk.parent) == [disk.name]
+
+
 def test_the_margin_is_left(folder, disk):
     with pytest.raises(OutputError, match="free some space, or choose a folder on another disk"):
-        packing._check_space(disk / "store", SIZE - packing._MARGIN_BYTES)
-    packing._check_space(disk / "store", SIZE // 4)
+        destination.check_space(disk / "store", SIZE - destination._MARGIN_BYTES)
+    destination.check_space(disk / "store", SIZE // 4)
 
 
 def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):

@@ -1,0 +1,161 @@
+"""The folder of a store that is being packed: its room, its other writers, and its replacement.
+
+A complete store is replaced by one that is made beside it, once that is complete too.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from feedline.pipelines.stores.packed import MANIFEST_FILE, sync_folder
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import own_folders, owned, single
+
+FOLDER_KIND = "store"
+REMOVE_FIRST = "first remove the old store yourself (-f keeps it until the new one is complete)"
+_MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
+_MARGIN_BYTES = 8 << 20
+
+
+def check_space(place: Path, total: int, replaced: Path | None = None) -> None:
+    """Check that a store of ``total`` bytes fits.
+
+    Existing files in ``place`` count: they are continued or removed before.
+
+    Args:
+        place: the folder in which it is made.
+        total: its size in bytes, at most.
+        replaced: the store whose place it takes, which stays until then.
+
+    Raises:
+        OutputError: it does not.
+    """
+    parent = place.absolute()
+    while not parent.exists():
+        parent = parent.parent
+    already = sum(file.stat().st_blocks * 512 for file in place.iterdir()) if place.is_dir() else 0
+    wants = max(0, total - already)
+    wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
+    free = shutil.disk_usage(parent).free
+    if free < wants_free:
+        raise OutputError(
+            f"{replaced or place} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a "
+            f"margin), but {parent} has only {_megabytes(free)} free",
+            "free some space",
+            REMOVE_FIRST if replaced else "choose a folder on another disk",
+        )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+@contextmanager
+def reserved(folder: Path, root: Path) -> Iterator[None]:
+    """Create or take the folder, and keep other packs out of it meanwhile.
+
+    Raises:
+        OutputError: it holds something else, lies in ``root``, which is to be packed, or another
+            pack writes to it.
+    """
+    if folder.resolve().is_relative_to(root.resolve()):
+        raise OutputError(
+            f"{folder} is inside {root}, where it would be mistaken for a class: choose a "
+            f"folder elsewhere"
+        )
+    owned.claim(folder, FOLDER_KIND, mode=owned.SHARED)
+    if others := _strangers(folder):
+        raise OutputError(
+            f"{folder} contains other files ({others[0]}): give a new or empty folder"
+        )
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                f"another pack is writing to {folder}: wait for it, or name another folder"
+            ) from error
+        own_folders.sweep(folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def beside(folder: Path, which: str) -> Path:
+    """Return the name of the ``new`` or the ``old`` store while one replaces the other."""
+    folder = folder.resolve()  # a link to a store stays, and leads to the new one
+    return folder.parent / f"{single.PART}{which}-{folder.name}"
+
+
+def put_back(folder: Path) -> None:
+    """Give a store its name again after a kill between the two renames of its replacement."""
+    store, old = folder.resolve(), beside(folder, "old")
+    with suppress(OSError):
+        if not os.path.lexists(store) and (old / MANIFEST_FILE).exists():
+            os.rename(old, store)
+
+
+@contextmanager
+def replacement(folder: Path) -> Iterator[Path]:
+    """Make a folder beside a complete store, which takes its place at the end of the block.
+
+    After an error, Ctrl-C or a kill in the block, the store is as it was. What a kill has left is
+    removed by the next replacement.
+
+    Raises:
+        OutputError: a folder beside it cannot take its place.
+        OSError: one cannot be made there.
+    """
+    store, new, old = folder.resolve(), beside(folder, "new"), beside(folder, "old")
+    if os.path.ismount(store) or Path.cwd().is_relative_to(store):
+        what = "a mount point" if os.path.ismount(store) else "the working directory, or above it"
+        raise OutputError(
+            f"{folder} is {what}, and cannot be replaced by another folder",
+            "pack into another folder",
+            "first remove the files in it yourself",
+        )
+    for left in filter(os.path.lexists, (new, old)):
+        own_folders.remove(left, FOLDER_KIND)
+    try:
+        owned.claim(new, FOLDER_KIND, mode=owned.SHARED)
+        yield new
+        shutil.copymode(store, new)
+        with deferred():
+            os.rename(store, old)
+            os.rename(new, store)
+            sync_folder(store.parent)
+            own_folders.remove(old, FOLDER_KIND)
+    finally:
+        with deferred(), suppress(OSError, OutputError):
+            put_back(folder)
+            own_folders.remove(new, FOLDER_KIND)
+
+
+def _strangers(folder: Path) -> list[str]:
+    """List files that no pack wrote. Raises OSError."""
+    return sorted(present(folder) - own_folders.listed_names(folder))
+
+
+def present(folder: Path) -> set[str]:
+    """Return the names of everything in the folder. Raises OSError.
+
+    Except the list and half-written files of a killed process.
+    """
+    return {
+        path.name
+        for path in folder.iterdir()
+        if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)
+    }
+
+
+def empty_folder(folder: Path) -> None:
+    """Remove only the files of a store, the manifest first. Raises OSError."""
+    for name in sorted(
+        own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)
+    ):
+        owned.discard(folder, name)
