@@ -154,18 +154,25 @@ def test_without_growth_or_without_a_known_limit_nothing_is_said():
     assert memory_growth.check(given(replace(GROWN, limit="", left_bytes=None))) is None
 
 
+CYCLED = "import itertools\nfor batch in itertools.cycle(loader):\n"
 FED = "from metrics import Order; order = Order()\nfor rows in loader: order.update(rows)\n"
 
 
 @pytest.mark.parametrize(
     ("text", "grown", "fix"),
     [
-        ("import itertools\nfor batch in itertools.cycle(loader):\n", GROWN, "yield from loader"),
+        (CYCLED, GROWN, "yield from loader"),
+        (CYCLED, replace(GROWN, holder=Holder.PIECES), "yield from loader"),
+        # batches are tensors that come with the steps, and what the source shows goes first
+        (CYCLED, replace(GROWN, holder=Holder.OBJECTS, new_objects=31_415.9), None),
+        (CYCLED, replace(GROWN, holder=Holder.PIECES, place="train.py:31"), None),
+        (CYCLED, replace(GROWN, at="evaluation", every_steps=50.0), None),
         ("from itertools import cycle\nbatches = cycle(iter(train_set))\n", GROWN, "yield from"),
         ("import itertools\ncolors = itertools.cycle('rgb')\n", GROWN, None),
         ("for batch in cycle(loader):\n", GROWN, None),  # a generator of the program's own
-        ("\nloss.backward(create_graph=True)\n", KEPT, "torch.autograd.grad"),
-        ("\nloss.backward(create_graph=False)\n", KEPT, None),
+        ("\nloss.backward(create_graph=True)\n", replace(KEPT, place=""), "torch.autograd.grad"),
+        ("\nloss.backward(create_graph=True)\n", KEPT, None),
+        ("\nloss.backward(create_graph=False)\n", replace(KEPT, place=""), None),
         ("\nloss.backward(create_graph=True)\n", GROWN, None),
         ("\nfigure, axes = plt.subplots(2)\n", replace(GROWN, figures=40.0), "pyplot.close"),
         ("\nfigure, axes = plt.subplots(2)\n", GROWN, None),

@@ -129,10 +129,20 @@ def test_a_checkpoint_that_is_far_larger_than_what_is_trained_is_told_to_leave_o
     finding = checkpoint_time.check(facts)
 
     assert finding.fix.startswith("Save only what a restart needs")
+    assert "frozen parameters" in finding.fix and "Save less often" in finding.fix_more[-1]
     assert finding.more[0].startswith("a checkpoint has 30.0 MB: the parameters that are trained")
     assert all(
         checkpoint_time.check(one).fix.startswith("Save less often") for one in (usual, unknown)
     )
+
+
+def test_the_whole_of_sharded_parameters_is_not_called_large_for_a_part():
+    """Of parameters that FSDP shards, an optimizer has those of its rank."""
+    facts = replace(given("checkpoint", 15.6, 0.2, updated=SMALL), saved_bytes=30e6)
+
+    finding = checkpoint_time.check(replace(facts, sharded=True))
+
+    assert finding.fix.startswith("Save less often") and not finding.more
 
 
 @pytest.mark.parametrize(
@@ -353,9 +363,9 @@ def test_an_update_of_embeddings_of_which_a_batch_has_few_rows_is_told_to_be_spa
 
     assert "sparse=True" in finding.fix and finding.condition
     assert any("fused=True" in other for other in finding.fix_more)
-    assert any("5,120 of their 400,000 rows" in said for said in finding.more)
-    # what the other rows take is saved for certain; zeroing and backward are not counted
-    assert finding.cost_kind is CostKind.AT_LEAST
+    assert "a batch has about 5,120 of their 400,000 rows" in finding.more
+    # numbers of fewer bytes, or rows that the loop draws itself, would make it more
+    assert finding.cost_kind is CostKind.ESTIMATED
     lacking = 12.8 / 12.81 * (1 - 5120 / 400_000)
     assert finding.cost_s == pytest.approx(90e-3 * lacking)
 
@@ -373,6 +383,15 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
 
     assert "fused=True" in finding.fix and not finding.condition
     assert finding.cost_kind is CostKind.ESTIMATED  # a fused update takes some time, too
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_batch_of_less_than_one_number_has_one_row(fused):
+    """As with batches of one int32."""
+    finding = optimizer_time.check(updating(replace(TABLES, fused=fused), batch_bytes=4.0))
+
+    assert "sparse=True" in finding.fix and len(finding.fix_more) == (0 if fused else 1)
+    assert "a batch has about 1 of their 400,000 rows" in finding.more and finding.condition
 
 
 def test_an_update_of_complex_numbers_is_not_told_to_be_fused():

@@ -164,6 +164,25 @@ def test_a_host_is_told_only_ways_to_launch_less_that_the_trace_has_not(tmp_path
     assert words in fixes(tmp_path, busy_us=8000, beside=beside)["host_bound"]
 
 
+@pytest.mark.parametrize(
+    ("beside", "words", "not_said"),
+    [
+        ((), "less to do: torch.compile, which fuses elementwise kernels.", "graph_breaks"),
+        (
+            ("Torch-Compiled Region: 0/0",),
+            "less to do: torch.compile for remaining elementwise kernels.",
+            "which fuses",
+        ),
+    ],
+)
+def test_a_program_that_is_compiled_is_told_to_compile_the_rest(tmp_path, beside, words, not_said):
+    add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >()"
+
+    told = fixes(tmp_path, kernel=add, busy_us=9800, beside=beside)["device_bound"]
+
+    assert words in told and not_said not in told
+
+
 def test_each_cause_of_a_trace_claims_a_part_of_its_steps():
     for rule in TRACE:
         assert set(rule.claims) <= set(STEP_PARTS), rule.rule_id

@@ -30,9 +30,10 @@ _LARGE = Sentence(
     needed=SIZE,
 )
 _LEAVE_OUT = (
-    "Save only what a restart needs: leave out data and buffers of samples, and clone views of "
-    "larger tensors first."
+    "Save only what a restart needs: leave out data, buffers of samples, and frozen parameters that "
+    "can be reloaded."
 )
+_CLONE = "Clone views first: torch.save writes all of the tensor that a view is a part of."
 #: Bytes of a parameter with two of the optimizer's states of it; and what else may be saved: it is
 #: this many times as much, and this many bytes more.
 _OF_STATE, _TIMES_MORE, _BYTES_MORE = 12.0, 4.0, 1e6
@@ -50,7 +51,8 @@ def check(facts: RuleInputs) -> Finding | None:
     if number < _MIN_STEPS:
         return None
     once_s, every = row.s / row.steps, round(row.period or 1 / row.steps)
-    needed = _OF_STATE * facts.updated.elements if facts.updated is not None else None
+    # of sharded parameters each optimizer has a part, a checkpoint perhaps all
+    needed = _OF_STATE * facts.updated.elements if facts.updated and not facts.sharded else None
     saved = facts.saved_bytes
     large = saved and needed and saved > _TIMES_MORE * needed + _BYTES_MORE
     how_often = "in each step" if every == 1 else f"every {counted(every, 'step')}"
@@ -66,7 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *measured([("checkpoint_bytes", "size of a checkpoint", saved, "B")]),
         ],
         fix=_LEAVE_OUT if large else _FIX,
-        fix_more=[_FIX] if large else [],
+        fix_more=[_CLONE, _FIX] if large else [],
         place=line_of_stage(facts, CHECKPOINT),
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,

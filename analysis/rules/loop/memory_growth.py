@@ -151,21 +151,29 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
         return None
     source = facts.code.source
     if grown.holder is Holder.GRAPHS:
-        place = line_with(facts.code, _CREATES)
+        place = line_with(facts.code, _CREATES) if not grown.place else ""
         return _Line(place, _CIRCLE, _GRAD) if place else None
     if grown.figures:
         place = line_with(facts.code, _MAKES_FIGURE)
         return _Line(place, _OPEN(figures=round(grown.figures)), _CLOSE) if place else None
-    place = line_with(facts.code, _CYCLED) if line_with(facts.code, _IMPORTED) else ""
-    if place:
-        return _Line(place, _CYCLE, _LOOP_AGAIN)
+    if grown.place:
+        return None
+    if _may_be_batches(grown) and line_with(facts.code, _IMPORTED):
+        place = line_with(facts.code, _CYCLED)
+        if place:
+            return _Line(place, _CYCLE, _LOOP_AGAIN)
     hooks = [place for file in files_of(facts.code) if (place := line_of_hooks(file, source))]
-    if len(hooks) == 1 and not grown.place:
+    if len(hooks) == 1:
         return _Line(hooks[0], _HOOK, _REMOVE)
-    if grown.place or grown.holder is not Holder.PIECES:
+    if grown.holder is not Holder.PIECES:
         return None
     fed = [place for file in files_of(facts.code) if (place := line_of_updates(file, source))]
     return _Line(fed[0], _UPDATED, _RESET) if len(fed) == 1 else None
+
+
+def _may_be_batches(grown: MemoryGrowth) -> bool:
+    """Tell whether batches may be what is kept: tensors that come with the steps."""
+    return grown.holder in (None, Holder.PIECES) and not grown.at
 
 
 def _says(grown: MemoryGrowth, endless: bool) -> str:

@@ -47,12 +47,12 @@ _NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", ne
 _EMBEDDED = Sentence(
     "{embedded} of these elements are in embeddings, whose rows are all updated", embedded=PERCENT
 )
-_FEW = Sentence("a batch has at most {used} of their {rows} rows", used=COUNT, rows=COUNT)
+_FEW = Sentence("a batch has about {used} of their {rows} rows", used=COUNT, rows=COUNT)
 _SPARSE = (
     "Make the embedding with sparse=True, and update it with SparseAdam, or SGD without momentum."
 )
 _MEDIAN = "times as fast as that fused updates were elsewhere, the median"
-_LACKING = "of its elements, those in rows that a batch lacks"
+_LACKING = "of its elements, about those in rows that a batch lacks"
 _SELDOM = "only if rows that a batch lacks need no update"
 _IN_GROUPS = Sentence(
     "they are in {groups} groups, each of which is updated by calls of its own", groups=COUNT
@@ -91,7 +91,9 @@ _ELEMENTWISE = frozenset(
 #: Of the elements, in embeddings, and of their rows, in a batch: within these, nearly all of an
 #: update is of rows that the batch lacks.
 _MOSTLY_EMBEDDED, _FEW_ROWS = 0.8, 0.1
-_ID_BYTES = 8  # of a row's number in a batch, as torch's embeddings take it
+#: Of a row's number in a batch: int64, as torch makes them. Fewer bytes, tables that share numbers
+#: and rows that the loop draws itself make more rows of a batch; all else in it makes fewer.
+_ID_BYTES = 8
 #: What an update takes at most, tensor by tensor, on one CPU (docs/rules/optimizer_time.md), and
 #: how many times as long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
@@ -177,7 +179,7 @@ def check(facts: RuleInputs) -> Finding | None:
     split = updated.groups >= _MANY_GROUPS and updated.tensors <= _FEW_TENSORS * updated.groups
     if not other_code and used is None and fused and not split:
         return None  # nothing is known that would make it faster
-    call = (_OR_FUSED if used else _FUSED_CALL)(
+    call = (_FUSED_CALL if used is None else _OR_FUSED)(
         optimizer=updated.kind, without=without_foreach(updated)
     )
     fixes = [] if fused or other_code else [call]
@@ -186,7 +188,7 @@ def check(facts: RuleInputs) -> Finding | None:
     cost_s = _cost_s(took, needs_s if bounded else None, inside) if other_code else took * saved
     first, *others = [
         *([inside.fix] if inside is not None else [_LOOK] if other_code else []),
-        *([_SPARSE] if used else []),
+        *([_SPARSE] if used is not None else []),
         *([_MERGE] if split else []),
         *fixes,
     ]
@@ -204,11 +206,11 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=first,
         fix_more=others,
         place=inside.place if inside is not None else _place(facts, updated, used, other_code),
-        condition=_SELDOM if used else "",
+        condition=_SELDOM if used is not None else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
         cost_s=cost_s,
-        cost_kind=_kind(facts, inside, other_code, faster, used),
+        cost_kind=_kind(facts, inside, other_code, faster or used is not None),
     )
 
 
@@ -224,10 +226,11 @@ def _evidence(
     """Return what the update takes, of how many tensors, and where.
 
     Args:
-        used: rows of embeddings that a step uses; None: not known, or no matter.
+        used: rows of embeddings that a step uses, about; None: not known, or no matter.
         fused: a fused optimizer is all of the fix.
     """
     took = step.stages.get(_STAGE, 0.0)
+    lacking = _spared(updated, used) if used is not None else None
     return [
         Evidence("optimizer_s", "optimizer, per step", took, "s"),
         Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
@@ -235,7 +238,7 @@ def _evidence(
         Evidence("elements", "elements in them", float(updated.elements), "1"),
         *measured(
             [
-                ("lacking_share", _LACKING, _spared(updated, used) if used else None, SHARE),
+                ("lacking_share", _LACKING, lacking, SHARE),
                 ("fused_speedup", _MEDIAN, _fused_speedup(updated) if fused else None, "1"),
             ]
         ),
@@ -275,38 +278,40 @@ def _cost_s(took: float, needs_s: float | None, inside: _Inside | None) -> float
     return took * inside.share * (1 - (inside.call.left or 0.0))
 
 
-def _kind(
-    facts: RuleInputs, inside: _Inside | None, other_code: bool, faster: bool, used: int | None
-) -> CostKind:
+def _kind(facts: RuleInputs, inside: _Inside | None, other_code: bool, estimated: bool) -> CostKind:
     """Return what the cost says of the gain.
 
-    Updates of fewer groups still take some of the time, as does code that is not known. Of sparse
-    gradients, backward and zeroing are not counted.
+    Updates of fewer groups still take some of the time, as does code that is not known.
+
+    Args:
+        estimated: the cost is about what a fused update saves, or one of fewer rows.
     """
-    if faster or (inside is not None and inside.call is not None):
+    if estimated or (inside is not None and inside.call is not None):
         return CostKind.ESTIMATED
-    if other_code:
-        return kind_of_work(facts)
-    return CostKind.BOUND if used is None else CostKind.AT_LEAST
+    return kind_of_work(facts) if other_code else CostKind.BOUND
 
 
 def _spared(updated: Updated, used: int | None) -> float:
-    """Return the share (0 to 1) of the update that is of rows which the batch lacks; else all."""
+    """Return the share (0 to 1) of the update that is of rows which the batch lacks; else all.
+
+    Args:
+        used: rows that it has, about; None: not known, or no matter.
+    """
     if used is None:
         return 1.0
     return updated.embedded / updated.elements * (1 - used / updated.rows)
 
 
 def _rows_used(facts: RuleInputs, updated: Updated) -> int | None:
-    """Return how many rows of its embeddings a batch has at most.
+    """Return how many rows of its embeddings a batch has, about: as many as numbers fit into it.
 
     None: they are not most of what is updated, or not few, or the batch's size is not known.
     """
     nbytes = facts.loader.batch_bytes if facts.loader is not None else None
     if not nbytes or updated.embedded < _MOSTLY_EMBEDDED * updated.elements:
         return None
-    most = int(nbytes / _ID_BYTES)
-    return most if most <= _FEW_ROWS * updated.rows else None
+    used = max(1, round(nbytes / _ID_BYTES))
+    return used if used <= _FEW_ROWS * updated.rows else None
 
 
 def _embedded(updated: Updated, used: int | None) -> list[str]:
@@ -321,7 +326,9 @@ def _place(facts: RuleInputs, updated: Updated, used: int | None, other_code: bo
 
     Empty: it is not known. The line that updates is not the one to change then.
     """
-    made = r"\bEmbedding(Bag)?\(" if used else rf"(?<!class )\b{re.escape(updated.kind)}\("
+    made = (
+        r"\bEmbedding(Bag)?\(" if used is not None else rf"(?<!class )\b{re.escape(updated.kind)}\("
+    )
     found = line_with(facts.code, made) if facts.code is not None else ""
     return found or (line_of_stage(facts, _STAGE) if other_code else "")
 

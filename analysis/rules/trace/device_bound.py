@@ -19,6 +19,11 @@ _RULE_ID = "device_bound"
 _MOSTLY = 0.80
 _LESS_WORK = "Give the device less to do"
 _COMPILE = "torch.compile, which fuses elementwise kernels"
+_COMPILE_REST = "torch.compile for remaining elementwise kernels"
+_REST = (
+    "They come from code that is not compiled, or from graph breaks, which TORCH_LOGS=graph_breaks "
+    "shows."
+)
 _CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
 _OTHERWISE = (
     "Use a faster kernel for what takes the time, or less of it (the Kernels table of the HTML "
@@ -73,7 +78,7 @@ def check(facts: TraceFacts) -> Finding | None:
     products = facts.busy_share(FLOAT32_PRODUCT)
     slow = products >= MIN_SHARE and cores is not TensorCores.NONE
     more += [_PRODUCTS(part=products)] if slow else []
-    fix, *others = FIXES[cores] if slow else [_less_work(facts)]
+    fix, *others = FIXES[cores] if slow else _less_work(facts)
     return Finding(
         _RULE_ID,
         Severity.INFO,
@@ -112,11 +117,14 @@ def check(facts: TraceFacts) -> Finding | None:
     )
 
 
-def _less_work(facts: TraceFacts) -> str:
-    """Say what gives the device less to do, of what its kernels show to be there."""
-    ways = ((_COMPILE, ELEMENTWISE), (_CHANNELS_LAST, NCHW_TO_NHWC))
+def _less_work(facts: TraceFacts) -> list[str]:
+    """Say what gives the device less to do, of what its kernels show to be there, in sentences."""
+    compiling = _COMPILE_REST if facts.shown.launching.compiled else _COMPILE
+    ways = ((compiling, ELEMENTWISE), (_CHANNELS_LAST, NCHW_TO_NHWC))
     told = [way for way, kernels in ways if facts.busy_share(kernels) >= MIN_SHARE]
-    return f"{_LESS_WORK}: {', '.join(told)}." if told else _OTHERWISE
+    if not told:
+        return [_OTHERWISE]
+    return [f"{_LESS_WORK}: {', '.join(told)}.", *([_REST] if _COMPILE_REST in told else [])]
 
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:
