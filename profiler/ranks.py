@@ -42,7 +42,7 @@ class RankPlace:
 
 
 def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
-    """Return the place of this process.
+    """Return the place of this process, or of the one whose variables are given.
 
     A value that is not a number, or a rank outside its world, counts as not set.
     """
@@ -57,6 +57,12 @@ def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
         ):
             return other
     return named or RankPlace()
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the variables with which a process was started; empty: they must not be read."""
+    pairs = (entry.partition(b"=") for entry in proc.read(pid, "environ").split(b"\0") if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
@@ -163,16 +169,11 @@ def _root(launcher: str, environ: Mapping[str, str]) -> int:
         return os.getpid()
     pid = os.getppid()
     while pid > 1:
-        theirs = _environment_of(pid)
+        theirs = environment_of(pid)
         if any(theirs.get(name) != value for name, value in marks.items()):
             break
         pid = _parent_of(pid)
     return pid
-
-
-def _environment_of(pid: int) -> dict[str, str]:
-    pairs = (entry.partition(b"=") for entry in proc.read(pid, "environ").split(b"\0"))
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 def _parent_of(pid: int) -> int:

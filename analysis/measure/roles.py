@@ -159,7 +159,8 @@ def _only_start_others(
 def _with_ranks(parent: WatchedProcess, below: Sequence[WatchedProcess]) -> list[int]:
     """Return the processes that were given ranks, each its own; those of the parent do not count."""
     ranks = {process.pid: process.rank for process in below if process.rank is not None}
-    given = parent.rank is None and len(set(ranks.values())) == len(ranks)
+    # a launcher that srun or mpirun started has a rank too: what it launches has others
+    given = set(ranks.values()) != {parent.rank} and len(set(ranks.values())) == len(ranks)
     return list(ranks) if given else []
 
 

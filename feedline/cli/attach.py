@@ -54,11 +54,15 @@ class AttachCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)
-        if args.output is not None:
-            results.prepare(args.output, _NAMES, args.force)
+        new = args.output is not None and results.prepare(args.output, _NAMES, args.force)
         from feedline.profiler.attach.watch import watch
 
-        watched = watch(args.pid, args.seconds)
+        try:
+            watched = watch(args.pid, args.seconds)
+        except BaseException:
+            if new:
+                results.drop_empty(args.output)
+            raise
         os.nice(_NICE)
 
         from feedline.analysis.explain.attached import Attached

@@ -4,8 +4,9 @@ import functools
 import os
 import threading
 import time
+from contextlib import suppress
 
-from feedline.profiler import proc
+from feedline.profiler import proc, ranks
 from feedline.profiler.attach.watched import Usage
 
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -60,6 +61,12 @@ def begun_s(pid: int) -> float:
     return _booted_s() + (int(fields[19]) / _TICKS if len(fields) > 19 else 0.0)
 
 
+def stack_begin(pid: int) -> int:
+    """Return the address of a process's stack: another one after exec; 0: it is not known."""
+    fields = proc.stat(pid)
+    return int(fields[25]) if len(fields) > 25 else 0
+
+
 @functools.cache
 def _booted_s() -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -80,12 +87,9 @@ def folder(pid: int) -> str:
 
 
 def rank(pid: int) -> int | None:
-    """Return a process's rank as its environment says; None: it does not."""
-    for word in proc.read(pid, "environ").split(b"\0"):
-        name, _, value = word.partition(b"=")
-        if name == b"RANK" and value.isdigit():
-            return int(value)
-    return None
+    """Return a process's rank as its launcher's variables say; None: they do not."""
+    place = ranks.place(ranks.environment_of(pid))
+    return place.rank if place.launcher != "none" else None
 
 
 def own_number(pid: int) -> int:
@@ -122,13 +126,37 @@ def switches(pid: int, number: int) -> int:
 
 
 def not_run_s(pid: int, number: int) -> float | None:
-    """Return for how long a thread has not run; None: the kernel does not say."""
-    ran_ms, now_ms = _last_ran_ms(pid, number), _last_ran_ms(os.getpid(), threading.get_native_id())
-    return None if ran_ms is None or now_ms is None else max(0.0, (now_ms - ran_ms) * 1e-3)
+    """Return for how long a thread has not run; None: the kernel does not say.
+
+    The calling thread visits the CPU on which it ran last: the clocks of two CPUs can be hours
+    apart, as each leaves out other times.
+    """
+    cpu = _last_cpu(pid, number)
+    ran_ms = _last_ran_ms(pid, number)
+    if cpu is None or ran_ms is None:
+        return None
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {cpu})
+        now_ms = _last_ran_ms(os.getpid(), threading.get_native_id())
+    except OSError:
+        return None  # this process must not use that CPU
+    finally:
+        with suppress(OSError):  # a sandbox may forbid it
+            os.sched_setaffinity(0, allowed)
+    if _last_cpu(pid, number) != cpu:
+        return 0.0  # it runs
+    return None if now_ms is None else max(0.0, (now_ms - ran_ms) * 1e-3)
+
+
+def _last_cpu(pid: int, number: int) -> int | None:
+    """Return the CPU on which a thread ran last; None: there is no such thread."""
+    fields = proc.read(pid, f"task/{number}/stat").rpartition(b")")[2].split()
+    return int(fields[36]) if len(fields) > 36 else None
 
 
 def _last_ran_ms(pid: int, number: int) -> float | None:
-    """Return when a thread ran last, by the scheduler's own clock; this one runs now."""
+    """Return when a thread ran last, by the clock of the CPU where it did; this one runs now."""
     for line in proc.read(pid, f"task/{number}/sched").splitlines():
         if line.startswith(b"se.exec_start"):
             return float(line.split()[-1])

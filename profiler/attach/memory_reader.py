@@ -24,18 +24,16 @@ _Frames = tuple[Place, ...]
 
 @dataclass
 class _Thread:
-    """A thread: its state's address, and what was seen."""
+    """What was seen of a thread."""
 
-    state: int
-    last_s: float
     counts: dict[_Frames, list[float]] = field(default_factory=dict)
     last: _Frames = ()
 
-    def add(self, frames: _Frames, now: float) -> None:
+    def add(self, frames: _Frames, seconds: float) -> None:
         count = self.counts.setdefault(frames, [0, 0.0])
         count[0] += 1
-        count[1] += now - self.last_s
-        self.last, self.last_s = frames, now
+        count[1] += seconds
+        self.last = frames
 
 
 @dataclass
@@ -48,14 +46,16 @@ class _Process:
     memory: ProcessMemory
     reader: StackReader
     due_s: float
-    met_s: float
+    main_s: float  # when its main thread was read last; at first when it was met
+    all_s: float  # the same of all its threads: one that is new had not begun then
     readings: int = 0
+    living: int = 1  # threads that are read; more may have been
     threads: dict[int, _Thread] = field(default_factory=dict)
 
     @property
     def load(self) -> float:
         """How many threads are read each time, on average."""
-        return 1 + max(0, len(self.threads) - 1) / _OTHERS
+        return 1 + max(0, self.living - 1) / _OTHERS
 
 
 class MemoryReader:
@@ -88,7 +88,7 @@ class MemoryReader:
         now = time.monotonic()
         due = now + self._random.random() * self._interval_s
         own = kernel.own_number(pid)
-        self._processes[pid] = _Process(pid, begin, own, memory, reader, due, now)
+        self._processes[pid] = _Process(pid, begin, own, memory, reader, due, now, now)
 
     def begun(self, pids: Iterable[int]) -> None:
         """Nothing: processes are read as they are met."""
@@ -142,23 +142,25 @@ class MemoryReader:
         except OSError:
             return  # it has ended
         all_of_them = process.readings % _OTHERS == 1
-        for state in states[-_MOST_THREADS:]:
+        states, now = states[-_MOST_THREADS:], time.monotonic()
+        process.living = len(states)
+        for state in states:
             try:
-                self._read_thread(process, state, all_of_them)
+                self._read_thread(process, state, now, all_of_them)
             except (Torn, LookupError, OSError):
                 continue
+        if all_of_them:
+            process.all_s = now
 
-    def _read_thread(self, process: _Process, state: int, any_thread: bool) -> None:
+    def _read_thread(self, process: _Process, state: int, now: float, any_thread: bool) -> None:
         word = self._python.layout.state_thread_words
         own = process.memory.words(state, word + 1)[-1]
         if own != process.own and not any_thread:
             return
-        now = time.monotonic()
         frames = tuple(reversed(process.reader.stack(own, state)))
         self._samples += 1
-        if not frames:
-            return
-        thread = process.threads.get(own)
-        if thread is None or thread.state != state:
-            thread = process.threads[own] = _Thread(state, process.met_s)
-        thread.add(frames, now)
+        since_s = process.all_s
+        if own == process.own:
+            since_s, process.main_s = process.main_s, now
+        if frames:
+            process.threads.setdefault(own, _Thread()).add(frames, now - since_s)

@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from feedline.profiler.attach import kernel
 from feedline.profiler.attach.watched import SeenStack, WatchedThread
 from feedline.profiler.errors import MissingDependency, NotPermitted
 from feedline.profiler.files.bounded import one_line
@@ -17,9 +19,30 @@ from feedline.profiler.stacks.thread_stacks import Place
 NAME = "py-spy"
 _RATE = 25  # per second
 _PROCESS = re.compile(r'process (\d+):"')
-_THREAD = re.compile(r";?thread \((\d+)\)(?:: [^;]*)?;")
+# its number as the process sees it; before Python 3.11 its address, which is hexadecimal
+_THREAD = re.compile(r";?thread \((0x[0-9A-Fa-f]+|\d+)\)(?:: ([^;]*))?;")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)")
 _START_S = 20.0
+_MAIN = "MainThread"  # Python's name of it
+_IN_FORK = ("multiprocessing/process.py", "_bootstrap")
+
+
+@dataclass
+class _Thread:
+    """What py-spy has seen of a thread: whether Python calls it the main one, and its stacks."""
+
+    is_named_main: bool = False
+    stacks: dict[tuple[Place, ...], int] = field(default_factory=dict)
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether it runs what ``multiprocessing`` has started: a process's main thread does."""
+        file, function = _IN_FORK
+        return any(
+            frame.file.endswith(file) and frame.function.rpartition(".")[2] == function
+            for frames in self.stacks
+            for frame in frames
+        )
 
 
 class PySpy:
@@ -41,10 +64,12 @@ class PySpy:
             )
         self._seconds, self._program = seconds, installed
         self._running: list[tuple[int, subprocess.Popen[bytes], int]] = []
-        self._counts: dict[int, dict[int, dict[tuple[Place, ...], int]]] = {}
+        self._own: dict[int, int] = {}
+        self._seen: dict[int, dict[str, _Thread]] = {}
 
     def meet(self, pid: int) -> None:
-        """Nothing: py-spy finds processes below those that it begins with."""
+        """Note how a process counts itself; py-spy finds those below which it begins with."""
+        self._own[pid] = kernel.own_number(pid)
 
     def begun(self, pids: Iterable[int]) -> None:
         """Begin with these processes and all below them."""
@@ -93,8 +118,12 @@ class PySpy:
 
     def threads(self, pid: int) -> tuple[WatchedThread, ...]:
         """Return what was seen of a process."""
-        counts = self._counts.get(pid, {})
-        return tuple(_watched(pid, number, stacks) for number, stacks in counts.items())
+        seen = self._seen.get(pid, {})
+        main = _main_of(seen, self._own.get(pid, pid))
+        return tuple(
+            _watched(pid if name == main else _number(pid, name), name == main, thread.stacks)
+            for name, thread in seen.items()
+        )
 
     def _add(self, line: str, root: int) -> None:
         text, _, count = line.rpartition(" ")
@@ -104,14 +133,42 @@ class PySpy:
         pids = _PROCESS.findall(text[: thread.start()])
         pid = int(pids[-1]) if pids else root
         frames = tuple(map(_place, text[thread.end() :].split(";")))
-        stacks = self._counts.setdefault(pid, {}).setdefault(int(thread[1]), {})
-        stacks[frames] = stacks.get(frames, 0) + int(count)
+        seen = self._seen.setdefault(pid, {}).setdefault(thread[1], _Thread())
+        seen.is_named_main |= thread[2] == _MAIN
+        seen.stacks[frames] = seen.stacks.get(frames, 0) + int(count)
 
 
-def _watched(pid: int, number: int, stacks: dict[tuple[Place, ...], int]) -> WatchedThread:
+def _main_of(seen: Mapping[str, _Thread], own: int) -> str:
+    """Return the main thread of those that were seen, as py-spy calls it; empty: none is.
+
+    Args:
+        own: number of the process and of its main thread, as the process counts.
+    """
+    if not any(map(_is_address, seen)):
+        return str(own) if str(own) in seen else ""
+    if len(seen) == 1:
+        return next(iter(seen))
+    # a fork keeps the name of the thread that forked, with the frames that led to the fork
+    likely = [
+        *(name for name, thread in seen.items() if thread.is_fork),
+        *(name for name, thread in seen.items() if thread.is_named_main),
+    ]
+    return likely[0] if likely else ""
+
+
+def _number(pid: int, name: str) -> int:
+    """Return the number of a thread; 0: its address says nothing of it."""
+    return 0 if _is_address(name) else kernel.thread(pid, int(name))
+
+
+def _is_address(name: str) -> bool:
+    return name.startswith("0x")
+
+
+def _watched(number: int, is_main: bool, stacks: Mapping[tuple[Place, ...], int]) -> WatchedThread:
     seen = tuple(SeenStack(frames, count, count / _RATE) for frames, count in stacks.items())
     last = max(stacks, key=lambda frames: stacks[frames])
-    return WatchedThread(number, number == pid, seen, last)
+    return WatchedThread(number, is_main, seen, last)
 
 
 def _place(text: str) -> Place:

@@ -31,6 +31,8 @@ from feedline.profiler.stacks.wake_soon import run_soon_after_waking
 
 _LOOK_S = 1.0  # between two looks for new processes
 _MOST_PROCESSES = 300
+# after its start a process may still become another program, or its Python begin
+_YOUNG_S = 2.0
 _PYTHONS = ("python", "pt_")  # names of processes that have ended; torch's workers have the second
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
@@ -183,6 +185,10 @@ def _name_of(user: int | None) -> str:
         return f"user {user}"
 
 
+def _is_young(pid: int) -> bool:
+    return time.time() - kernel.begun_s(pid) < _YOUNG_S
+
+
 def _tops(pids: list[int]) -> list[int]:
     """Return those that are below no other."""
     below = {child for pid in pids for child in descendants(pid)}
@@ -203,17 +209,21 @@ class _Watching:
         self._states: dict[int, str] = {}
         self._ended: dict[int, float] = {}
         self._usage: dict[int, Usage] = {}
+        self._young: dict[int, int] = {}
 
     def look(self) -> bool:
         """Look for new processes, and for those that have ended; return whether any is left."""
+        later = False
         for pid in [self._pid, *descendants(self._pid)]:
+            if pid in self._young:
+                self._look_at_young(pid)
             if (
                 pid not in self._met
                 and len(self._met) < _MOST_PROCESSES
                 and not proc.tidies_up(pid)
             ):
                 with suppress(PermissionError):
-                    self._meet(pid)
+                    later |= not self._meet(pid)
         for pid in self._met:
             if pid in self._ended:
                 continue
@@ -222,7 +232,7 @@ class _Watching:
                 self._ended[pid] = time.monotonic()
             else:
                 self._usage[pid] = kernel.usage(pid)
-        return any(self._states[pid] not in ("", "X", ZOMBIE) for pid in self._met)
+        return later or any(self._states[pid] not in ("", "X", ZOMBIE) for pid in self._met)
 
     def processes(self) -> tuple[WatchedProcess, ...]:
         """Return what was seen."""
@@ -230,18 +240,28 @@ class _Watching:
         now = time.monotonic()
         return tuple(self._seen(pid, now) for pid in self._met)
 
-    def _meet(self, pid: int) -> None:
-        if kernel.state(pid) == ZOMBIE and not kernel.name(pid).startswith(_PYTHONS):
-            return
-        if kernel.state(pid) != ZOMBIE and not kernel.uses_python(pid):
-            return
-        refused = ""
-        try:
-            self._reader.meet(pid)
-        except OtherPython:
-            refused = "it runs another Python"
-        except OSError:
-            refused = "its memory must not be read"
+    def _look_at_young(self, pid: int) -> None:
+        """Forget a process that has replaced its program since it was met."""
+        young = _is_young(pid)
+        replaced = kernel.stack_begin(pid) not in (0, self._young[pid])
+        if replaced:
+            del self._met[pid]
+        if replaced or not young:
+            del self._young[pid]
+
+    def _meet(self, pid: int) -> bool:
+        """Watch a process that runs Python; return False if that is to be tried again."""
+        has_ended, young = kernel.state(pid) == ZOMBIE, _is_young(pid)
+        if has_ended and not kernel.name(pid).startswith(_PYTHONS):
+            return True
+        if not has_ended and not kernel.uses_python(pid):
+            return True
+        stack_begin = kernel.stack_begin(pid)
+        refused = "it has ended" if has_ended else self._why_refused(pid)
+        if refused and young and not has_ended:
+            return False
+        if young:
+            self._young[pid] = stack_begin
         process = WatchedProcess(
             pid,
             kernel.parent(pid),
@@ -259,6 +279,17 @@ class _Watching:
         )
         switches = {number: kernel.switches(pid, number) for number in kernel.threads(pid)}
         self._met[pid] = process, kernel.usage(pid), time.monotonic(), switches
+        return True
+
+    def _why_refused(self, pid: int) -> str:
+        """Read a process from now on; return why that fails, empty: it does not."""
+        try:
+            self._reader.meet(pid)
+        except OtherPython:
+            return "it runs another Python"
+        except OSError:
+            return "its memory must not be read"
+        return ""
 
     def _seen(self, pid: int, now: float) -> WatchedProcess:
         process, before, met_s, switches = self._met[pid]
@@ -267,7 +298,7 @@ class _Watching:
                 thread,
                 switches=kernel.switches(pid, thread.number) - switches.get(thread.number, 0),
                 waits_on=_waits_on(pid, thread.number),
-                waited_s=kernel.not_run_s(pid, thread.number),
+                waited_s=kernel.not_run_s(pid, thread.number) if thread.is_main else None,
             )
             for thread in self._reader.threads(pid)
         )

@@ -34,7 +34,7 @@ class WatchedThread:
         switches: how often it gave up its CPU.
         waits_on: what it waited for at the end: lock, shared lock, sleep, network, another process,
             file; empty: nothing, or the kernel does not say.
-        waited_s: for how long it has not run at the end; None: the kernel does not say.
+        waited_s: for how long a main thread has not run at the end; None: the kernel does not say.
     """
 
     number: int

@@ -180,7 +180,11 @@ def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
     """
     with deferred():
         fd = single.create(folder / name, mode)
-        _enlist(folder, name)
+        try:
+            _enlist(folder, name)
+        except BaseException:
+            os.close(fd)
+            raise
     return fd
 
 

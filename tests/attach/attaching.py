@@ -1,7 +1,9 @@
 """Trainings that run while a test looks at them: where they are, and what is said of them."""
 
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +20,16 @@ WITHOUT_US = {
 BEGUN = "begun"
 
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@functools.cache
+def python_of(version: str) -> str | None:
+    """Where a Python of this version is, such as 3.10, on the path or beside this one; None: no."""
+    beside = Path(sys.base_prefix).parent.glob(f"*/bin/python{version}")
+    for program in (shutil.which(f"python{version}"), *map(str, beside)):
+        if program and subprocess.run([program, "-c", ""], capture_output=True).returncode == 0:
+            return program
+    return None
 
 
 def attach(pid: int, folder: Path, seconds: float = 10.0) -> dict:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -15,12 +15,17 @@ from feedline.profiler.samplers.processes import descendants
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts ``python PROGRAM ARGUMENTS``; returns when it has printed ``begun`` so often."""
+    """Starts ``python PROGRAM ARGUMENTS``; returns when it has printed ``begun`` so often.
+
+    ``python`` is what comes before the program, where it is not this Python.
+    """
     running: list[subprocess.Popen[str]] = []
 
-    def started(*words: object, begun: int = 1) -> "subprocess.Popen[str]":
+    def started(
+        *words: object, begun: int = 1, python: Sequence[str] = (sys.executable,)
+    ) -> "subprocess.Popen[str]":
         program = subprocess.Popen(
-            [sys.executable, *map(str, words)],
+            [*python, *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

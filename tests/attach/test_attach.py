@@ -1,13 +1,10 @@
 """``feedline attach`` says of running trainings what their own timers say, and changes nothing."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 from attach.attaching import PROGRAMS, WITHOUT_US, attach
-
-from feedline.profiler.attach import kernel
 
 INPUT = ("wait", "epoch_start", "sampler", "dataset", "collate")
 POINTS = 0.05
@@ -115,7 +112,3 @@ def test_no_source_and_no_argument_is_in_what_is_written(start, tmp_path):
     ).stdout
     assert shown.startswith(f"slow_dataset.py · process {program.pid} · 1 worker · seen for 3")
     assert "tokenize" in shown
-
-
-def test_when_a_process_began_does_not_depend_on_when_that_is_asked():
-    assert len({kernel.begun_s(os.getpid()) for _ in range(100)}) == 1  # workers keep their order

@@ -16,6 +16,7 @@ from attach.test_standstill import line_of
 from feedline.profiler.samplers.processes import descendants
 
 HANGS_S = 6.0
+SPINS_S = 12.0
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
@@ -97,7 +98,7 @@ def test_a_training_that_hung_names_who_waited_for_whom_and_where(
 @pytest.mark.long
 def test_a_training_that_span_without_a_step_names_the_function_that_it_was_in(start, tmp_path):
     program = recorded(start, tmp_path, "hangs.py", "spinning")
-    time.sleep(HANGS_S)
+    time.sleep(SPINS_S)
     interrupt(program)
 
     verdict = report_of(tmp_path)["verdict"]
@@ -106,6 +107,34 @@ def test_a_training_that_span_without_a_step_names_the_function_that_it_was_in(s
     assert verdict["cause"].startswith("The main process was in batches() at hangs.py:")
     assert verdict["fix"].startswith("Look for a loop there that never ends")
     assert not verdict["gives"]  # what to change is not known
+
+
+@pytest.mark.long
+def test_a_training_that_was_interrupted_soon_was_in_no_endless_loop(start, tmp_path):
+    """It may also have validated, drawn figures or saved something."""
+    program = recorded(start, tmp_path, "hangs.py", "spinning")
+    time.sleep(HANGS_S)
+    interrupt(program)
+
+    assert "standstill" not in str(report_of(tmp_path)["findings"])
+
+
+@pytest.mark.long
+def test_a_training_that_crashed_in_something_long_was_in_no_endless_loop(start, tmp_path):
+    program = recorded(start, tmp_path, "--", sys.executable, "hangs.py", "spinning")
+    time.sleep(SPINS_S)
+    training = next(
+        pid
+        for pid in descendants(program.pid)
+        if b"hangs.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    send(training, signal.SIGSEGV)
+    program.communicate(timeout=60)
+
+    report = report_of(tmp_path)
+
+    assert report["run"]["ended_by"] == "SIGSEGV"
+    assert "standstill" not in str(report["findings"])
 
 
 @pytest.mark.long

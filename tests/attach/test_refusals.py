@@ -42,6 +42,18 @@ def test_a_process_that_has_ended(capsys):
     assert f"there is no process {ended.pid} here" in line
 
 
+def test_a_folder_for_what_cannot_be_seen_is_not_left(capsys, tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "old").mkdir()
+
+    for name in ("new", "old"):
+        assert main(["attach", str(ended.pid), "-o", str(tmp_path / name)]) == 67
+
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert "there is no process" in capsys.readouterr().err
+
+
 def test_a_process_that_nobody_has_waited_for(capsys):
     ended = subprocess.Popen(["true"])
     time.sleep(0.5)

@@ -46,9 +46,9 @@ def test_a_program_that_waits_for_a_training_does_not_train(waits):
     assert not standstill([rank]).stuck
 
 
-@pytest.mark.parametrize("state", ["S", "Z"])
-def test_a_rank_that_stands_still_below_a_program_that_waits_is_a_rank(state):
-    launcher = process(1, thread(COMMAND), parent=0)
+@pytest.mark.parametrize(("state", "launchers"), [("S", None), ("Z", None), ("S", 0)])
+def test_a_rank_that_stands_still_below_a_program_that_waits_is_a_rank(state, launchers):
+    launcher = process(1, thread(COMMAND), parent=0, rank=launchers)  # srun gives it one
     sleeps = process(2, thread(SLEEPS, waits_on=ON_SLEEP), rank=0, state=state)
     waits = process(3, thread(BARRIER), rank=1)
 
@@ -67,9 +67,10 @@ def test_a_monitor_beside_a_training_is_not_what_the_training_waits_for():
     assert any(doing.process is monitor for doing in still.processes)
 
 
-def test_a_training_that_waits_for_a_process_without_torch_still_trains():
-    main = process(1, thread(JOIN), parent=0)
-    writer = process(2, thread(SLEEPS, waits_on=ON_SLEEP))
+@pytest.mark.parametrize("rank", [None, 3])
+def test_a_training_that_waits_for_a_process_without_torch_still_trains(rank):
+    main = process(1, thread(JOIN), parent=0, rank=rank)
+    writer = process(2, thread(SLEEPS, waits_on=ON_SLEEP), rank=rank)
 
     (rank,) = ranks_of(watched(main, writer))
 

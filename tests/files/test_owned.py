@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -264,6 +265,20 @@ def test_what_a_failed_write_had_not_written_yet_reaches_no_file_of_the_program(
         del ours
 
     assert (tmp_path / "data").read_bytes() == b"" and not (tmp_path / "ours").exists()
+
+
+def test_a_file_that_no_list_can_name_is_neither_left_nor_kept_open(run):
+    size, limits = (run / own_folders.LIST_NAME).stat().st_size, resource.RLIMIT_FSIZE
+    before, opened = resource.getrlimit(limits), os.listdir("/proc/self/fd")
+    resource.setrlimit(limits, (size, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            owned.create(run, "new.bin")
+    finally:
+        resource.setrlimit(limits, before)
+
+    assert os.listdir("/proc/self/fd") == opened
+    assert not (run / "new.bin").exists()
 
 
 @pytest.mark.parametrize("way", ["create", "replacing"])
