@@ -18,6 +18,7 @@ from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
 from feedline.analysis.measure.code_places import START, WAIT, standing
 from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.killed import nearly_full
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
@@ -32,7 +33,7 @@ from feedline.profiler.attach.watched import (
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.samplers.blocked_threads import ON_STOP, ON_UNKNOWN
-from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
+from feedline.profiler.samplers.gauge_reader import Gauges, read_gauges
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.layout import GAUGES
@@ -42,6 +43,9 @@ from feedline.profiler.store.stacks_reader import StackTimes
 _LONGER = 3  # times the longest step: no step passes
 _SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted
 _TRAINED = 8  # steps: before, what takes long may be a beginning
+_ENDLESS_S = 10.0  # in one function, which may also only take long: a validation, figures, saving
+_KILLED = ("", "SIGKILL")
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")  # what ran was going on until then
 _FEWEST_LOOKS, _SAME = 5, 0.9  # at a thread, and the part of them that found the same
 _BLOCKED = 0.7  # of a time that looks stand for; they come at random distances
 _REFUSED = "What held the run up takes no part of a step, so its fix makes no step shorter."
@@ -103,7 +107,13 @@ def hung(ranks: Mapping[int, RankMetrics]) -> Hang | None:
 
 
 def _running(rank: RankMetrics) -> Hang | None:
-    """Return the function of the program that ran while no step passed; None: there is none."""
+    """Return the function of the program that ran while no step passed; None: there is none.
+
+    What ended by itself, or for want of memory, did not run without end.
+    """
+    ended_by = rank.rank.manifest.ended_by
+    if ended_by in _FAULTS or ended_by in _KILLED and nearly_full(rank) is not None:
+        return None
     with suppress(FeedlineError):
         times = StackTimes.of(rank.rank)
         begin, end = _finished(rank), 0 if times is None else _end(rank, times)
@@ -111,7 +121,7 @@ def _running(rank: RankMetrics) -> Hang | None:
             return None
         if rank.steps is None or len(rank.steps.wall) < _TRAINED:
             return None
-        if end - begin < max(LONG_S * 1e9, _LONGER * _usual(rank)):
+        if end - begin < max(_ENDLESS_S * 1e9, _LONGER * _usual(rank)):
             return None
         main = next((own for own in times.between(begin, end) if own.kind == MAIN), None)
         place = _most_in(_of_main(main)) if main is not None else None

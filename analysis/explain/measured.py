@@ -61,7 +61,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.measure.needless import unused_gradients
 from feedline.analysis.measure.periodic import periodic_stall
-from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_gauges import cpu_use, full_limit, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
@@ -389,6 +389,7 @@ def _facts(
         batch_tensors=workers.batch_tensors if workers else None,
         moved=machine_use.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
+        full_limit_bytes=full_limit(rank, source.gauges),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
         unseen=unseen(rank),

@@ -8,7 +8,8 @@ from feedline.analysis.explain.limit_words import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER, Statement
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER, LESS_TO_COMPUTE, Statement
+from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES
 from feedline.analysis.rules import BY_ID
 
 _GRAVEST = list(Severity)[::-1]
@@ -20,6 +21,8 @@ _ABOVE = Refused(
     "The replay of this change is faster than a limit of this run allows, so it predicts nothing.",
 )
 _CLOCKS = 0.03  # what limits are off by, too (analysis/explain/roofline.py)
+# whose work is a batch's: that of all others is a step's
+_OF_BATCHES = frozenset({*MAKING_STAGES, *INPUT_STAGES, "pin"})
 
 
 def cap_at_next_limit(
@@ -56,8 +59,7 @@ def lifted(rule_id: str, full: bool) -> frozenset[str]:
         full: the CPUs are. A sample that takes less of them then leaves more to the main thread,
             whose waits for a CPU the limit of the step holds.
     """
-    kinds = BY_ID[rule_id].lifts if rule_id in BY_ID else CHEAPER
-    return kinds | {"step"} if full and CHEAPER <= kinds else kinds
+    return _with_what_follows(BY_ID[rule_id].lifts if rule_id in BY_ID else CHEAPER, full)
 
 
 def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
@@ -74,15 +76,28 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
     if isinstance(workers, int) and isinstance(left, int) and left < workers:
         kinds.add("step")  # which holds receiving, and the main thread's own waits for a CPU
         kinds |= set() if left else {"cores"}  # nothing is handed over any more, which takes CPUs
-    if change.stages:
-        kinds |= (
-            CHEAPER if any(factor.cpu < 1 for factor in change.stages.values()) else AS_MUCH_CPU
-        )
+    made, computed = (
+        [factor for stage, factor in change.stages.items() if (stage in _OF_BATCHES) is of_batches]
+        for of_batches in (True, False)
+    )
+    if made:
+        kinds |= CHEAPER if any(factor.cpu < 1 for factor in made) else AS_MUCH_CPU
+    if computed:
+        kinds |= LESS_TO_COMPUTE if any(factor.cpu < 1 for factor in computed) else {"step"}
     if change.cpus is not None:
         kinds |= {"cores", "step"}
     if change.endless:
         kinds |= CHEAPER | {"step"}
-    return frozenset(kinds | {"step"} if full and CHEAPER <= kinds else kinds)
+    return _with_what_follows(frozenset(kinds), full)
+
+
+def _with_what_follows(kinds: frozenset[str], full: bool) -> frozenset[str]:
+    """Return these kinds of limits, with those that rise with these.
+
+    Where making a batch and computing on it take turns, a shorter step makes both shorter.
+    """
+    kinds |= {"step"} if full and CHEAPER <= kinds else frozenset()
+    return kinds | {"turns"} if "step" in kinds else kinds
 
 
 def held(rate: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:

@@ -274,7 +274,7 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
     if rule.effort.value > whole_rule.effort.value and time is Time.WORK:
         return False
     part, whole = claims[first.rule_id], claims[second.rule_id]
-    if time is not whole_time and (_lies_within(part, whole) or _lies_within(whole, part)):
+    if time is not whole_time and (lies_within(part, whole) or lies_within(whole, part)):
         return time > whole_time
     # workers that have nothing to do wait for no sample: cheaper ones would hide it, also if what
     # makes them dear is a call that is known to be slow
@@ -304,19 +304,19 @@ def _effort(finding: Finding) -> float:
 
 def _is_part(part: Rows, whole: Rows) -> bool:
     """Tell whether one claim lies within another, which claims more."""
-    return _lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(
+    return lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(
         _of_tables(whole, part).values()
     )
 
 
 def _takes_away(setting: Rows, claim: Rows) -> bool:
     """Tell whether a setting claims all that another finding claims, or nearly, and no less."""
-    return _lies_within(claim, setting) and sum(_of_tables(claim, setting).values()) <= sum(
+    return lies_within(claim, setting) and sum(_of_tables(claim, setting).values()) <= sum(
         _of_tables(setting, claim).values()
     )
 
 
-def _lies_within(part: Rows, whole: Rows) -> bool:
+def lies_within(part: Rows, whole: Rows) -> bool:
     """Tell whether one claim lies within another, as far as they are of one table."""
     inside = _of_tables(part, whole)
     return bool(inside) and _overlap(inside, whole) >= _WITHIN

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.explain.model import Roofline
 from feedline.analysis.explain.next_limit import held, lifted_by
-from feedline.analysis.explain.order import findings_together
+from feedline.analysis.explain.order import claimed, findings_together, lies_within
 from feedline.analysis.explain.tried import Trial
 from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -80,53 +80,65 @@ class Predictions:
         ]
 
     def _of_one_rank(self, finding: Finding) -> Finding:
-        """Leave the gain of a loader's setting unknown where ranks wait for each other.
+        """Say no more of a gain than one rank shows where ranks wait for each other.
 
-        Its cost is of one rank, and which of them is late then is not replayed: of two that were
-        late in turns, 1.34 times the rate would have been estimated, and 1.05 was measured.
+        That of a loader's setting is unknown: its cost is of one rank, and which of them is late
+        then is not replayed: of two that were late in turns, 1.34 times the rate would have been
+        estimated, and 1.05 was measured. No time of one rank is the least that all of them save.
         """
         rule, step_s = BY_ID.get(finding.rule_id), self.facts.step.mean_s
         waits_s = max(
             (one.exposed_wait_s or 0.0 for one in self.facts.comm_parts.values()), default=0
         )
-        if (
-            rule is None
-            or not rule.by_settings
-            or finding.predicted is not None
-            or finding.cost_kind is not CostKind.ESTIMATED
-            or waits_s < _WAITS * step_s
-        ):
+        if rule is None or finding.rule_id in BETWEEN_RANKS or waits_s < _WAITS * step_s:
+            return finding
+        if finding.cost_kind is CostKind.AT_LEAST:
+            return replace(finding, cost_kind=CostKind.ESTIMATED)
+        setting = rule.by_settings and finding.predicted is None
+        if not setting or finding.cost_kind is not CostKind.ESTIMATED:
             return finding
         return replace(finding, cost_kind=CostKind.CAUSE_ONLY)
 
     def _bounded(self, finding: Finding) -> Finding:
         """Return the finding, with the upper end of the rate if what it names took no time.
 
-        Only some rules know such a bound. No prediction of a fix is above it. Where other programs
-        hold all CPUs, it supposes that they no longer do: what takes less of a CPU gets more of it.
+        Only some rules know such a bound. No prediction of a fix is above it. Where only a part of
+        the cause's time was measured, the whole may give more than its removal does in the replay.
         """
         rule, told = BY_ID.get(finding.rule_id), finding.predicted
         if rule is None or rule.free is None or finding.severity is Severity.INFO:
             return finding
         change = rule.free(self.facts)
-        if isinstance(change, Refused):
+        if isinstance(change, Refused) or finding.cost_kind is CostKind.AT_LEAST:
             return finding
         made = self._at_most(replace(change, lifts=rule.lifts))
-        if isinstance(made, Refused) or told is not None and made.high < told.after:
+        if isinstance(made, Refused):
             return finding
         if told is not None:
-            finding = replace(finding, predicted=replace(told, high=min(told.high, made.high)))
+            low, after, high = (min(rate, made.high) for rate in (told.low, told.after, told.high))
+            finding = replace(finding, predicted=replace(told, low=low, after=after, high=high))
         return replace(finding, at_most_per_s=made.high)
 
     def _at_most(self, change: Change) -> PredictedRate | Refused:
-        """Return the rate with a change; without other programs, if these hold all CPUs.
+        """Return the rate with a change.
 
-        The limits of the run, which were measured beside them, do not count then.
+        Where other programs hold all CPUs, what takes less of a CPU gets more of it: it may give
+        what it would give without them, too. The limits of the run, which were measured beside
+        them, do not count then, nor does what stopping them gives by itself.
         """
+        beside = self.of(change)
         if not contended(self.facts) or not self.rate or unknown_input(self.facts) is not None:
-            return self.of(change)
-        made = self.replay(replace(change, others=False), True)
-        return made if isinstance(made, Refused) else _from(self.rate, made)
+            return beside
+        made, stopped = (
+            self.replay(replace(one, others=False), interval)
+            for one, interval in ((change, True), (Change(), False))
+        )
+        if isinstance(made, Refused) or isinstance(stopped, Refused):
+            return made if isinstance(made, Refused) else beside
+        alone = _from(self.rate, replace(made, before=stopped.after))
+        if isinstance(beside, Refused) or beside.high < alone.high:
+            return alone
+        return beside
 
     def _not_workers(self, finding: Finding) -> Finding:
         """Say of full CPUs that more workers do not help, if that is predicted for them."""
@@ -223,10 +235,14 @@ class Predictions:
 
         None: fewer than two of them are predicted, or all at once is not.
         """
-        changes = [
-            change_of(finding.rule_id, self.facts) for finding in findings_together(findings)
-        ]
-        loaders = [change for change in changes if isinstance(change, Change)]
+        loaders: list[Change] = []
+        before: list[tuple[Finding, Change]] = []
+        for finding in findings_together(findings):
+            change = change_of(finding.rule_id, self.facts)
+            if isinstance(change, Change):
+                same = [one for other, one in before if self._same_time(finding, other)]
+                loaders.append(_what_is_left(change, same) if same else change)
+                before.append((finding, change))
         made = self.of(joined(loaders)) if len(loaders) > 1 else _SET_UP
         best = max(
             (finding.predicted.after for finding in findings if finding.predicted is not None),
@@ -234,6 +250,11 @@ class Predictions:
         )
         # less than one of them: they contradict each other
         return None if isinstance(made, Refused) or made.after < best else made
+
+    def _same_time(self, one: Finding, other: Finding) -> bool:
+        """Tell whether the time that one of them explains is a part of the other's."""
+        first, second = claimed(one, self.facts.rows), claimed(other, self.facts.rows)
+        return lies_within(first, second) or lies_within(second, first)
 
 
 def of_recording(
@@ -338,6 +359,23 @@ def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Fi
         _with(one, made if isinstance(made, Refused) else _NO_RATE)
         for one, made in zip(findings, changes)
     ]
+
+
+def _what_is_left(change: Change, before: Sequence[Change]) -> Change:
+    """Return what a change spares beyond others of the same time: joined, the smaller factor counts."""
+    stages = {}
+    for stage, factor in change.stages.items():
+        others = [one.stages.get(stage, Factor()) for one in before]
+        stages[stage] = Factor(
+            _beyond(factor.cpu, [one.cpu for one in others]),
+            _beyond(factor.off_cpu, [one.off_cpu for one in others]),
+        )
+    return replace(change, stages=stages)
+
+
+def _beyond(factor: float, others: Sequence[float]) -> float:
+    least = min(others, default=1.0)
+    return min(1.0, factor / least) if least else 1.0
 
 
 def joined(changes: Sequence[Change]) -> Change:

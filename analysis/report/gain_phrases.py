@@ -25,7 +25,9 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
-_FREED = "It supposes that the rest gets faster too: CPU time is left for it."
+_FASTER = "It supposes that the rest gets faster too"
+_FREED = f"{_FASTER}: CPU time is left for it."
+_FREE = 0.25  # of the CPUs: where more are free, the rest does not wait for one
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 
 
@@ -68,8 +70,8 @@ def gains(report: Report) -> Sequence[str]:
         return [verdict.gives] if verdict.gives else []
     told = rates(verdict.gain)
     if _exceeds_input(report, verdict.gain):
-        return [told, _FREED]
-    return [" ".join(filter(None, (told, _supposed(verdict.gain, verdict.finding))))]
+        return [told, _FREED if _cpus_are_full(report) else f"{_FASTER}."]
+    return [" ".join(filter(None, (told, _supposed(verdict.gain, report))))]
 
 
 def _exceeds_input(report: Report, gained: Gain) -> bool:
@@ -81,16 +83,30 @@ def _exceeds_input(report: Report, gained: Gain) -> bool:
     return rest * gained.after > _ABOVE * gained.before
 
 
-def _supposed(gained: Gain, rule_id: str) -> str:
+def _cpus_are_full(report: Report) -> bool:
+    """Tell whether hardly a CPU was free while the steps ran: what is spared helps the rest then."""
+    use = report.cpus
+    return use is not None and use.free is not None and use.free < _FREE * use.allowed
+
+
+def _supposed(gained: Gain, report: Report) -> str:
     """Return what an estimate supposes; empty: it is none, or supposes that its cost is gone."""
-    rule = BY_ID.get(rule_id)
-    if rule is None or gained.kind is not GainKind.ABOUT or rule.supposing == Rule.supposing:
+    first = next((one for one in report.findings if one.rule_id == report.verdict.finding), None)
+    if first is None or gained.kind is not GainKind.ABOUT:
         return ""
-    return rule.supposing
+    supposing = _supposing(first)
+    return "" if supposing == Rule.supposing else supposing
 
 
 def _supposing(finding: Finding) -> str:
-    return BY_ID[finding.rule_id].supposing if finding.rule_id in BY_ID else ""
+    """Return what an estimate of its gain supposes.
+
+    The cost of a known call is what its fix saves, which may not be all that it takes.
+    """
+    rule = BY_ID.get(finding.rule_id)
+    if rule is None:
+        return ""
+    return Rule.supposing if finding.names_known_call else rule.supposing
 
 
 def gain_or_why(finding: Finding, report: Report) -> str:

@@ -13,7 +13,14 @@ from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.next_limit import _ABOVE, cap_at_next_limit, lifted_by
 from feedline.analysis.explain.predictions import Predictions
 from feedline.analysis.ledger.change import Change, Factor
-from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
+from feedline.analysis.ledger.finding import (
+    KNOWN_CALL,
+    CostKind,
+    Evidence,
+    Finding,
+    PredictedRate,
+    Severity,
+)
 from feedline.analysis.report import gain_phrases
 from feedline.analysis.rules import BY_ID
 
@@ -52,6 +59,15 @@ def test_a_fix_that_makes_samples_cheaper_may_gain_more():
 
     assert gain(finding("decode_bound", 35)) == f"100 -> about 154 samples/s {estimate}"
     assert gain(finding("decode_bound", 55)) == f"100 -> about 167 samples/s {estimate}"
+
+
+def test_an_estimate_for_a_known_call_supposes_its_fix_and_not_that_it_took_no_time():
+    call = Evidence(KNOWN_CALL, "a known call", 0.9, "share", "table_read")
+
+    assert gain(finding("user_code", 15)).startswith("100 -> about 118 samples/s if this code took")
+    assert (
+        gain(finding("user_code", 15, evidence=[call])) == f"100 -> about 118 samples/s {ESTIMATE}"
+    )
 
 
 def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
@@ -192,6 +208,30 @@ def test_what_a_change_lifts_is_that_of_the_rule_whose_fix_it_is():
         lifted_by(Change(stages={"decode": Factor(0.5, 1.0)}), 1, full=False)
         == BY_ID["decode_bound"].lifts
     )
+
+
+def test_less_to_compute_shortens_turns_of_making_and_computing_too():
+    """On one CPU, without workers, all CPUs and these turns are the two nearest limits."""
+    alone = run(
+        {"decode": 30, "forward": 70}, {"total": cost(3, 3)}, processes=0, cpus=1, cpu_ms=101
+    )
+
+    assert (made(alone).nearest, made(alone).next) == ("all CPUs", "serialized")
+    for rule_id in ("own_code", "float32_products", "gpu_waits", "exposed_communication"):
+        (told,) = cap_at_next_limit([finding(rule_id, 50)], made(alone), alone.step.mean_s)
+        assert (told.severity, told.cost_s) == (Severity.HIGH, pytest.approx(50 * MS)), rule_id
+    for rule_id in ("optimizer_time", "padded_batches"):
+        assert gain(finding(rule_id, 50), alone).startswith("100 -> about 200 samples/s"), rule_id
+
+
+def test_a_shorter_step_is_held_to_what_its_workers_make():
+    """They make 111 samples/s, and would not make more of them."""
+    close = run({"wait": 4, "forward": 96}, {"total": cost(9, 8)}, processes=1, cpus=8)
+    step, sample = ({name: Factor(0.4, 0.4)} for name in ("other", "decode"))
+
+    assert lifted_by(Change(stages=step), 1, full=False) == {"step", "cores", "turns"}
+    assert predicted(150.0, 105.0, Change(stages=step), close).after == pytest.approx(1 / 9e-3)
+    assert "workers" in lifted_by(Change(stages={**step, **sample}), 1, full=False)
 
 
 def test_what_is_no_longer_computed_or_handed_over_needs_no_cpu():

@@ -210,6 +210,26 @@ def test_a_stage_that_is_gone_takes_its_share_with_it():
     ) == pytest.approx(removing(1 / 0.7), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("part", "times"),
+    [(0.76, 6.92), (0.595, 3.62), (0.951, 52.8), (0.485, 2.55), (0.291, 1.63)],
+    ids=["a figure", "collections", "a collection in each step", "TensorBoard", "a log"],
+)
+def test_what_is_left_of_a_step_takes_less_than_it_seemed_as_was_measured(part, times):
+    """Of planted faults, the part of the step, and the gain of the twin (docs/measured/faults.md).
+
+    The input took at most 7 % of their steps. All gained more than the rows leave.
+    """
+    recorded = training(cpu=1, own=50, workers=2, cpus=16.0)
+    recorded = replace(recorded, own={"other": part, "forward": 1 - part})
+
+    predicted = predict(recorded, Change(stages={"other": GONE}))
+
+    assert isinstance(predicted, PredictedRate)
+    assert 1 / (1 - part) < times
+    assert predicted.low < times * predicted.before < predicted.high
+
+
 def test_where_work_falls_away_the_prediction_is_the_median_of_where_the_rate_may_lie():
     below, above, draws = 0.1, 0.3, random.Random(1)
     sides = draws.choices((-below, above), weights=(below, above), k=20_000)

@@ -10,7 +10,7 @@ from report.made_up_parts import findings
 
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Blame, Finding, Gain, GainKind, Severity
-from feedline.analysis.measure.model import GraphBreak, Operation
+from feedline.analysis.measure.model import Cpus, GraphBreak, Operation
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import phrases
 from feedline.analysis.report.console import Console, building
@@ -231,16 +231,26 @@ def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     assert "keep the workers" not in text  # asks for no change
 
 
-@pytest.mark.parametrize(("after", "more"), [(1.02, False), (1.5, True)])
-def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(after, more) -> None:
-    run = report()
+@pytest.mark.parametrize(
+    ("after", "free", "said"),
+    [
+        (1.02, 0.1, ""),
+        (1.5, 0.1, "It supposes that the rest gets faster too: CPU time is left for it."),
+        (1.5, 14.0, "It supposes that the rest gets faster too."),
+        (1.5, None, "It supposes that the rest gets faster too."),
+    ],
+)
+def test_a_gain_above_a_step_without_input_says_what_it_supposes(after, free, said) -> None:
+    """Of freed CPUs only where they were full."""
+    run = replace(report(), cpus=Cpus(16.0, None, 16.0, own=2.0, others=0.0, free=free))
     inside = sum(s for name, s in run.step.stages.items() if name in INPUT_STAGES)
     without = 100 / (1 - inside / run.step.mean_s)
     gained = Gain(GainKind.ABOUT, "samples/s", 100, after * without)
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    assert ("It supposes that the rest gets faster too" in text) == more
+    lines = [line.strip() for line in text.splitlines() if "the rest gets faster" in line]
+    assert lines == ([said] if said else [])
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:

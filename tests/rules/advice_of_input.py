@@ -312,6 +312,22 @@ OF_INPUT: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 swapped_in=0.0,
             ),
         ),
+        (
+            "raise the limit of its control group",
+            waiting(
+                sample=BLOCKED,
+                traffic=Traffic(0.0, 0.0, 400e3, 100.0),
+                maker=looked("page fault"),
+                swapped_in=90e6,
+                full_limit_bytes=4e9,
+            ),
+            waiting(
+                sample=BLOCKED,
+                traffic=Traffic(0.0, 0.0, 400e3, 100.0),
+                maker=looked("page fault"),
+                swapped_in=90e6,
+            ),
+        ),
     ],
     "thread_oversubscription": [
         (

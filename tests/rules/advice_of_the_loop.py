@@ -193,6 +193,16 @@ OF_THE_LOOP: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "killed_worker": [
         ("Use fewer workers", killed(for_memory=True), killed(for_memory=False)),
         ("get longer", killed(for_memory=True, per_second_bytes=2e8), killed(for_memory=True)),
+        (
+            "Load once",
+            killed(for_memory=True, batch_bytes=9e8, first_batch=True),
+            killed(for_memory=True, batch_bytes=9e8),
+        ),
+        (
+            "much larger than the others",
+            killed(for_memory=True, batch_bytes=9e8),
+            killed(for_memory=True, batch_bytes=9e8, first_batch=True),
+        ),
         ("sent the signal", killed(for_memory=False), killed(for_memory=True)),
     ],
     "optimizer_time": [

@@ -110,7 +110,15 @@ fact_fields = st.fixed_dictionaries(
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),
         "code": codes,
-        "killed": st.sampled_from([None, KilledWorker(None, 0), KilledWorker(1, 0, 3.0, 2e9)]),
+        "full_limit_bytes": st.sampled_from([None, 600e6]),
+        "killed": st.sampled_from(
+            [
+                None,
+                KilledWorker(None, 0),
+                KilledWorker(1, 0, 3.0, 2e9),
+                KilledWorker(1, 0, 3.0, 2e9, 1.5e9, batch_bytes=9e8),
+            ]
+        ),
         "certainty": st.sampled_from([None, Certainty(5, 0.1, 0.6), Certainty(200, 0.3, 0.4)]),
         "moved": st.dictionaries(
             st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)

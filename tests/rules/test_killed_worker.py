@@ -81,6 +81,24 @@ def test_one_that_did_not_grow_is_told_with_its_size():
     assert finding.fix.startswith("Use fewer workers")
 
 
+@pytest.mark.parametrize(
+    ("first", "which", "fix"),
+    [(True, "first", "Load once what all"), (False, "last, unfinished", "Look for samples that")],
+)
+def test_one_that_grew_for_one_batch_is_not_told_to_keep_what_it_makes(first, which, fix):
+    of_one = replace(GREW, per_second_bytes=None, batch_bytes=1.4e9, first_batch=first)
+    finding = killed_worker.check(given(of_one))
+
+    assert finding.message == (
+        "worker 1 was killed because memory was full: "
+        f"it had 1.90 GB, 1.40 GB of it for its {which} batch"
+    )
+    assert finding.fix.startswith(fix) and not any("grown" in more for more in finding.more)
+    unknown = killed_worker.check(given(replace(of_one, for_memory=None)))
+    assert unknown.message.endswith("perhaps because memory was full: it had 1.90 GB")
+    assert f"for its {which} batch it had grown by 1.40 GB" in unknown.more
+
+
 def test_a_worker_without_records_is_told_without_a_size():
     finding = killed_worker.check(given(KilledWorker(None, 0, for_memory=True)))
 

@@ -45,6 +45,16 @@ def test_code_that_makes_no_known_call_is_named_by_its_line():
     assert finding.fix.startswith("Run moments() less often")
 
 
+def test_the_cost_of_a_known_call_is_what_its_fix_spares_and_not_the_code_beside_it():
+    """Of 60 ms, 24 are logging, of which 15 % are left."""
+    beside = stack([*LOOP, ("stats.py", 5, "moments")], 60)
+    finding = check(looped(stack(LOG, 40), beside))
+
+    assert finding.fix.startswith("Log every 50 steps or so")
+    assert finding.cost_s == pytest.approx(24e-3 * 0.85)
+    assert check(looped(beside)).cost_s == pytest.approx(60e-3)
+
+
 def test_host_work_is_told_on_a_gpu_too():
     assert check(looped(stack(LOG, 60), on_gpu=True)).severity is Severity.HIGH
     assert check(looped(stack(LOOP, 60), on_gpu=True)).severity is Severity.INFO

@@ -333,6 +333,17 @@ def test_what_workers_give_ranks_that_wait_for_each_other_is_not_estimated(waits
     assert told.predicted is None and told.cost_kind is kind
 
 
+@pytest.mark.parametrize(("waits", "kind"), [(0.05, CostKind.AT_LEAST), (0.15, CostKind.ESTIMATED)])
+def test_what_one_of_several_ranks_that_wait_would_save_is_not_the_least_of_all(waits, kind):
+    alone = without_workers()
+    parts = RankParts(0.1, 0.0, 0.0, 0.0, waits * alone.step.mean_s, 0.0)
+    found = replace(finding("own_code"), cost_kind=CostKind.AT_LEAST)
+
+    (told,) = predictions(replace(alone, comm_parts={1: parts})).attached([found])
+
+    assert told.cost_kind is kind
+
+
 def test_no_prediction_lifts_a_finding_above_a_graver_one():
     low, high = (
         finding("epoch_restart", severity=Severity.LOW, after=400.0),
@@ -387,26 +398,32 @@ def test_a_part_of_the_time_that_a_fix_saves_is_a_gain_of_at_least_so_much():
     assert verdict_of(on_full_cpus).gain.kind is GainKind.ABOUT  # no decoder takes no time
 
 
+#: A rule of whose fix only the removal of what it names can be replayed.
+REMOVED = replace(
+    BY_ID["user_code"],
+    change=lambda _: Refused("replaced", "How long what replaces it takes is not known."),
+    free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}),
+)
+
+
 def test_where_only_the_removal_of_a_call_can_be_replayed_the_gain_is_at_most_that():
     """How long what replaces it takes is unknown; an estimate would be the same as no time."""
     facts = without_workers()
-    rule = replace(
-        BY_ID["user_code"],
-        change=lambda _: Refused("replaced", "How long what replaces it takes is not known."),
-        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}),
-    )
     found = replace(finding("user_code", cost_ms=10.0), cost_kind=CostKind.ESTIMATED)
 
-    with rules_of(user_code=rule):
+    with rules_of(user_code=REMOVED):
         (told,) = predictions(facts, rate=100.0).attached([found])
     (told,) = with_gains([told], facts.throughput, facts.step)
 
     assert told.predicted is None and told.gain.kind is GainKind.AT_MOST
     assert told.gain.after == told.at_most_per_s == pytest.approx(330.0)
 
-    of_a_part = replace(told, cost_kind=CostKind.AT_LEAST)
-    (told,) = with_gains([of_a_part], facts.throughput, facts.step)
+    of_a_part = replace(found, cost_kind=CostKind.AT_LEAST)
+    with rules_of(user_code=REMOVED):
+        (told,) = predictions(facts, rate=100.0).attached([of_a_part])
+    (told,) = with_gains([told], facts.throughput, facts.step)
     assert told.gain.kind is GainKind.AT_LEAST
+    assert told.at_most_per_s is None  # the rest of its time was not measured
 
 
 def test_no_prediction_of_a_fix_is_above_what_removing_it_all_gives():
@@ -424,6 +441,54 @@ def test_no_prediction_of_a_fix_is_above_what_removing_it_all_gives():
         (told,) = predictions(facts, replay, rate=100.0).attached([finding("user_code")])
 
     assert (told.predicted.high, told.at_most_per_s) == (250.0, 250.0)
+
+
+def test_a_prediction_above_what_removing_it_all_gives_is_that():
+    rule = replace(
+        BY_ID["user_code"],
+        change=lambda _: Change(stages={"decode": Factor(0.01, 0.01)}),
+        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}, cpus=2.0),
+    )
+
+    def replay(change, interval=True):
+        return PredictedRate(100.0, 160.0, 140.0, 180.0 if change.cpus else 400.0)
+
+    def beyond(change, interval=True):
+        made = replay(change)
+        return made if change.cpus else replace(made, after=300.0)
+
+    with rules_of(user_code=rule):
+        within, above = (
+            predictions(without_workers(), one, rate=100.0).attached([finding("user_code")])[0]
+            for one in (replay, beyond)
+        )
+
+    assert within.predicted == PredictedRate(100.0, 160.0, 140.0, 180.0)
+    assert above.predicted == PredictedRate(100.0, 180.0, 140.0, 180.0)
+    assert above.at_most_per_s == 180.0
+
+
+@pytest.mark.parametrize(("claims", "decoding"), [("sample/decode", 0.5), ("sample/read", 0.25)])
+def test_fixes_of_the_same_time_spare_it_once(claims, decoding):
+    """Two fixes that each halve decoding quarter it only if they are of different parts of it."""
+    facts = without_workers(sample={"decode": (30.0, 0.0, 0.0), "read": (10.0, 0.0, 0.0)})
+    halved = {
+        rule_id: replace(
+            BY_ID[rule_id], change=lambda _: Change(stages={"decode": Factor(0.5, 0.5)})
+        )
+        for rule_id in ("user_code", "slow_for_its_bytes")
+    }
+    found = [
+        replace(finding("slow_for_its_bytes", after=70.0), claims=["sample/decode"]),
+        replace(finding("user_code", after=70.0), claims=[claims]),
+    ]
+
+    with rules_of(**halved):
+        told = predictions(facts).together(found)
+
+    assert told.after == pytest.approx(
+        asked(Change(stages={"decode": Factor(decoding)})).after * 1.92
+    )
 
 
 @contextmanager
@@ -545,25 +610,21 @@ BUSY = replace(
 )
 
 
-def test_beside_other_programs_a_bound_supposes_that_they_are_gone():
+def test_beside_other_programs_a_bound_leaves_out_what_stopping_them_gives():
     """What takes less of a CPU gets more of it for the rest: the limits of the run do not hold."""
-    rule = replace(
-        BY_ID["user_code"],
-        change=lambda _: Refused("replaced", "How long what replaces it takes is not known."),
-        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}),
-    )
 
     def replay(change, interval=True):
-        high = 250.0 if change.others else 400.0
-        return PredictedRate(100.0, 200.0, 150.0, high)
+        times = (1.0 if change.others else 2.0) * (1.2 if change.stages else 1.0)
+        wide = 1.25 if change.others else 1.5
+        return PredictedRate(100.0, 100.0 * times, 90.0 * times, 100.0 * times * wide)
 
-    with rules_of(user_code=rule):
+    with rules_of(user_code=REMOVED):
         alone, beside = (
             predictions(facts, replay, rate=100.0).attached([finding("user_code")])[0].at_most_per_s
             for facts in (without_workers(), BUSY)
         )
 
-    assert (alone, beside) == (250.0, 400.0)
+    assert (alone, beside) == (pytest.approx(150.0), pytest.approx(180.0))
 
 
 def test_beside_other_programs_the_time_of_a_cause_is_no_bound():

@@ -29,6 +29,15 @@ def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
     assert "cold_storage" not in found
 
 
+def test_memory_that_a_control_group_limits_is_not_told_as_the_machines():
+    limited = check(replace(swapping(90e6), full_limit_bytes=600e6))
+    free = check(swapping(90e6))
+
+    assert limited.more == ["the memory of its control group, 600 MB, is full"]
+    assert limited.fix.endswith("or raise the limit of its control group.")
+    assert free.more == [] and free.fix.endswith("or add memory.")
+
+
 def test_swap_in_compressed_memory_takes_a_cpu_and_blocks_nobody():
     facts = waiting(
         sample={"dataset": (20.0, 0, 0.5)},

@@ -15,7 +15,7 @@ from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.samplers import process_memory
 from feedline.profiler.samplers.cgroup import CgroupMemory, MemoryEvents
-from feedline.profiler.samplers.gauge_file import read_gauges
+from feedline.profiler.samplers.gauge_reader import read_gauges
 from feedline.profiler.samplers.process_memory import PrivateMemory, WorkerMemory
 from feedline.profiler.samplers.sampler import Sampler
 

@@ -71,10 +71,14 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _part(facts: RuleInputs, slow: SlowCode) -> float:
-    """Return the share (0 to 1) of making a sample that a fix can save: a known call's, if any."""
+    """Return the share (0 to 1) of making a sample that a fix can save.
+
+    It is what the fix of a known call spares of that, if any.
+    """
     if slow.known is None or facts.code is None:
         return slow.share
-    return min(slow.share, slow.known.seconds / facts.code.making.seconds)
+    part = min(slow.share, slow.known.seconds / facts.code.making.seconds)
+    return part * (1 - (slow.known.call.left or 0.0))
 
 
 def _fix(slow: SlowCode) -> str:

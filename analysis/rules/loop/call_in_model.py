@@ -121,8 +121,8 @@ def check(facts: RuleInputs) -> Finding | None:
         place=place,
         how_to_check="Leave the call out for some steps. If they take as long, this finding is "
         "wrong.",
-        # all that the fix saves of a call that the backward pass goes through as well
-        cost_s=called.seconds * (1 - (call.left or 0.0 if call.in_graph else 0.0)),
+        cost_s=called.seconds * (1 - (call.left or 0.0)),
+        # the backward pass goes through it as well, which is spared too
         cost_kind=CostKind.AT_LEAST if call.in_graph else CostKind.ESTIMATED,
     )
 

@@ -124,6 +124,11 @@ def check(facts: RuleInputs) -> Finding | None:
     waits_s = _waits_s(facts, found)
     fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
+    saved_s = took
+    if known is not None:  # what its fix spares of the call, and nothing of the code beside it
+        spared = 1 - (known.call.left or 0.0)
+        saved_s = spared * min(took, known.share * own.s * (1 - queued))
+        by_host_s *= spared
     more = [
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
@@ -139,7 +144,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
-        Severity.of((by_host_s if on_gpu else took) / step.mean_s),
+        Severity.of((by_host_s if on_gpu else saved_s) / step.mean_s),
         message=_SAYS(took=own.s, part=told.s, function=called(name_of(told.name))),
         more=more,
         evidence=[
@@ -153,7 +158,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=f"Time {told.name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(told.s)} per step, this finding is wrong.",
-        cost_s=took,
+        cost_s=saved_s,
         cost_kind=_kind(facts, known, queued),
         action=speeding_up(told.name),
     )
