@@ -33,6 +33,12 @@ class _FlopObserver(Protocol):
     def end(self, counting: Any, span: "Span") -> None: ...
 
 
+class _ProfiledSteps(Protocol):
+    """Records some steps with torch.profiler (taps/kineto_window.py)."""
+
+    def forwards(self, gradients: bool) -> None: ...
+
+
 class ConvergenceTap(Protocol):
     """Records losses and gradients (taps/convergence/__init__.py)."""
 
@@ -171,12 +177,14 @@ class _Recorder:
     It also has the parts of feedline that receive events.
 
     Attributes:
+        recordings: how many have begun in this process.
         main: the segment of the training process; None in workers and without a recording, so taps
             of the training test this.
         segment: the segment of this process, worker or not.
         ranges: NVTX ranges, which receive every span; None if no tool listens.
         gpu: receives the training's stages, or None.
         flops: receives forwards and backwards until it has counted a step, or None.
+        profiled: receives calls of models while torch.profiler records steps, or None.
         convergence: receives the training's losses, gradients and updates, or None.
         optimizers: receives passes over loaders, or None.
         on_new_training: called before the first update of a training that is not the process's
@@ -204,11 +212,13 @@ class _Recorder:
     """
 
     def __init__(self) -> None:
+        self.recordings = 0
         self.main: Segment | None = None
         self.segment: Segment | None = None
         self.ranges: nvtx_ranges.NvtxRanges | None = None
         self.gpu: _GpuTimer | None = None
         self.flops: _FlopObserver | None = None
+        self.profiled: _ProfiledSteps | None = None
         self.convergence: ConvergenceTap | None = None
         self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None
@@ -234,6 +244,7 @@ class _Recorder:
         if before_taps is not None:
             before_taps()
         self.main = self.segment = segment
+        self.recordings += 1
         self.may_pause = True
         self._listen(every)
 
@@ -287,7 +298,7 @@ class _Recorder:
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = (
             self.on_new_training
         ) = self.looks = None
-        self.own_code = self.graphs = self.contents = self.worker_memory = None
+        self.own_code = self.graphs = self.contents = self.worker_memory = self.profiled = None
 
 
 class Inside(threading.local):

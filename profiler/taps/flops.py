@@ -31,7 +31,6 @@ longest length: the others would have to be read from the GPU.
 
 import os
 import sys
-import weakref
 from collections import Counter as Counts
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,7 +43,7 @@ from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import skip_in_warnings
-from feedline.profiler.taps.updates import updates
+from feedline.profiler.taps.updates import CountedSteps, updates
 from feedline.profiler.torch_internals import (
     NoFunctionModes,
     is_profiled,
@@ -363,7 +362,7 @@ class FlopTap:
         self._report = report
         self._unfollow: Callable[[], None] = lambda: None
         self._counter: FlopCounter | None = None
-        self._updates = 0
+        self._steps = CountedSteps()
         if os.environ.get(_SWITCH) == "0":
             report(NAME, False, f"switched off by {_SWITCH}=0")
             return
@@ -375,9 +374,8 @@ class FlopTap:
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
-        # weak: the optimizer whose updates are steps
-        self._steps_of: Callable[[], object] = lambda: None
-        self._updates = self._begun = 0
+        self._steps = CountedSteps()
+        self._begun = 0
         self._counter = None
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
         self._computed_in: Counts[Arithmetic] = Counts()
@@ -388,9 +386,7 @@ class FlopTap:
         """Note that the training ends."""
         recorder.on_new_training = None
         self._unfollow()
-        too_few = (
-            f"the training ended after {self._updates} updates, before one step could be counted"
-        )
+        too_few = f"the training ended after {self._steps.updates} updates, before one step could be counted"
         self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
@@ -434,20 +430,19 @@ class FlopTap:
     def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.flops is not self or torch.compiler.is_compiling() or recorder.main is None:
             return
-        if self._steps_of() is None:
-            self._steps_of = weakref.ref(optimizer)
-        if self._steps_of() is optimizer:
-            self._updates += 1
+        if self._steps.ends(optimizer):
             updates.between_calls(self._step_ended)
 
     def _step_ended(self) -> None:
         if recorder.flops is not self:
             return
         try:
-            if self._counter is not None:
+            if self._counter is not None and self._steps.taken_over:
+                self.training_begins()  # it has seen many steps
+            elif self._counter is not None:
                 self._write(self._counter)
             elif (
-                self._updates >= _WARM_UP_CALLS and not is_profiled()
+                self._steps.updates >= _WARM_UP_CALLS and not is_profiled()
             ):  # or the program's profile shows it
                 self._counter = FlopCounter()
         except Exception as error:

@@ -6,6 +6,7 @@ What a library does before it hands a batch over is not visible.
 """
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,11 +20,13 @@ from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.loader import IteratorState, watched_next
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.source_names import call_site
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
 _About = tuple[str, dict[str, object]]
 _DALI, _NODES, _TORCHRL, _RAY, _GRAIN = "DALI", "torchdata.nodes", "torchrl", "Ray Data", "Grain"
 _GRAIN_DATA_LOADER = "_DataLoaderPipelineMarkerIterDataset"
+_AT_ITS_END = "_feedline_reset"  # attribute of an iterator of DALI that has reset itself
 
 
 @dataclass
@@ -32,6 +35,7 @@ class _KnownLoader:
 
     owner: Callable[[], Any]  # a weak reference
     about: _About
+    began: dict[str, object]  # the line at which its first pass did
     number: int
     epoch: int = -1
 
@@ -87,15 +91,22 @@ class _LibraryLoaders:
         return any(known.owner() is owner for known in self._known)
 
     def _of(self, owner: Any, kind: str) -> _KnownLoader:
-        """Return what is known of a loader; of a new one that replaces another alike, of that."""
-        about = kind, {"library": self._library, **_batch_size(owner)}
+        """Return what is known of a loader.
+
+        One that replaces another alike, of which a pass began at the same line, is taken for that.
+        """
         for known in self._known:
-            other = known.owner()
-            if other is owner or other is None and known.about == about:
+            if known.owner() is owner:
+                return known
+        about = kind, {"library": self._library, **_batch_size(owner)}
+        began = call_site(sys._getframe(1))
+        for known in self._known:
+            if known.owner() is None and (known.about, known.began) == (about, began):
                 known.owner = weakref.ref(owner)
                 return known
-        self._known.append(_KnownLoader(weakref.ref(owner), about, self._register(*about)))
-        return self._known[-1]
+        made = _KnownLoader(weakref.ref(owner), about, began, self._register(*about))
+        self._known.append(made)
+        return made
 
 
 def _batch_size(owner: Any) -> dict[str, object]:
@@ -134,6 +145,7 @@ def _attach_dali(patches: Patches, register: _NewLoader) -> None:
     base = pytorch.DALIGenericIterator  # DALIClassificationIterator and users' own derive from it
     loaders = _LibraryLoaders(_DALI, register)
     original_init, original_reset = base.__init__, base.reset
+    watched = _watched(base.__next__)
 
     @functools.wraps(original_init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -143,8 +155,16 @@ def _attach_dali(patches: Patches, register: _NewLoader) -> None:
 
         loaders.begin(self, type(self).__name__, start)
 
+    @functools.wraps(base.__next__)
+    def __next__(self: Any) -> Any:
+        if not inside.depth and vars(self).pop(_AT_ITS_END, False):
+            loaders.begin(self, type(self).__name__, lambda: self)
+        return watched(self)
+
     @functools.wraps(original_reset)
     def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # with auto_reset, inside of __next__: the pass begins when it is asked again
+        vars(self)[_AT_ITS_END] = inside.depth > 0
         returned = []
 
         def start() -> Any:
@@ -155,7 +175,7 @@ def _attach_dali(patches: Patches, register: _NewLoader) -> None:
         return returned[0]
 
     patches.set(base, "__init__", __init__)
-    patches.set(base, "__next__", _watched(base.__next__))
+    patches.set(base, "__next__", __next__)
     patches.set(base, "reset", reset)
 
 

@@ -19,7 +19,6 @@ import os
 import re
 import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,11 +36,12 @@ from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.layout import KINETO as FILE
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.updates import updates
+from feedline.profiler.taps.updates import CountedSteps, updates
 from feedline.profiler.torch_internals import is_profiled
 
 _OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
 _LEVEL = 6  # of gzip
+_MAX_FORWARDS = 16  # without gradients that one step may make in turn
 _MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
 #: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
 _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
@@ -104,10 +104,10 @@ class KinetoWindow:
         self._plan = asked or _WINDOW_ON_A_GPU
         self._report = report
         self._profiler: torch.profiler.profile | None = None
-        # weak: the optimizer whose updates are steps
-        self._counted: Callable[[], object] = lambda: None
-        self._steps = 0
+        self._steps = CountedSteps()
+        self._first = 0  # the updates before the window
         self._begun = 0
+        self._forwards = 0  # without gradients, in turn
         self._exported = False
         self._done = False
         self._attached = False
@@ -140,14 +140,16 @@ class KinetoWindow:
         if self._profiler is None:
             self._end(self._why_not() or self._too_short())
         else:
-            steps = max(self._steps - self._plan.skip - 1, 0)
-            self._close(
-                f"the training ended in its window, after {steps} of {self._plan.active} steps"
-            )
+            self._cut_short("the training ended", self._steps.updates)
+
+    def _cut_short(self, why: str, last: int) -> None:
+        """End an open window after update ``last``; what it has is kept."""
+        steps = max(last - self._first - 1, 0)
+        self._close(f"{why} in its window, after {steps} of {self._plan.active} steps")
 
     def _too_short(self) -> str:
         ended = (
-            f"the training ended after {self._steps} steps, before the profiled ones, which "
+            f"the training ended after {self._steps.updates} steps, before the profiled ones, which "
             f"begin after step {self._plan.skip}"
         )
         return f"{ended}: lower SKIP in --torch-profiler SKIP:ACTIVE"
@@ -160,24 +162,45 @@ class KinetoWindow:
             and not self._stopping
         ):
             return
-        if self._counted() is None:
-            self._counted = weakref.ref(optimizer)
-        if self._counted() is optimizer:
-            self._steps += 1
+        if self._steps.ends(optimizer):
             updates.between_calls(self._step_ended)
+
+    def forwards(self, gradients: bool) -> None:
+        """Note that a model is called, with gradients or without.
+
+        An evaluation would fill the trace, and the training would wait until that is written. A few
+        calls may be a part of a step, such as those of a teacher.
+        """
+        if threading.get_ident() != self._thread:
+            return
+        self._forwards = 0 if gradients else self._forwards + 1
+        if self._forwards > _MAX_FORWARDS:
+            updates.between_calls(self._evaluation_began)
+
+    def _evaluation_began(self) -> None:
+        if self._profiler is not None and threading.get_ident() == self._thread:
+            self._cut_short("an evaluation began", self._steps.updates)
 
     def _step_ended(self) -> None:
         if self._done:
             return
         try:
             if self._profiler is None:
-                if not self._stopping and self._steps >= self._plan.skip:
+                if not self._stopping and self._steps.updates >= self._plan.skip:
                     self._open()
             elif threading.get_ident() == self._thread:
-                self._stop() if self._stopping else self._step()
+                self._window_goes_on()
         except Exception as error:
             reraise_of_handler()
             self._close(masks.error(error))
+
+    def _window_goes_on(self) -> None:
+        if self._stopping:
+            self._stop()
+        elif self._steps.taken_over:
+            self._cut_short("the first optimizer made no more updates", self._steps.updates - 1)
+        else:
+            self._step()
 
     def _open(self) -> None:
         why = self._why_not()
@@ -190,7 +213,8 @@ class KinetoWindow:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             _detach_cupti()
         plan = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1)
-        first = self._steps
+        first = self._first = self._steps.updates
+        self._forwards = 0
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,
@@ -203,6 +227,7 @@ class KinetoWindow:
             self._profiler.step_num = first
             self._profiler.start()
             _do_not_parse(self._profiler)
+        recorder.profiled = self
 
     def _step(self) -> None:
         assert self._profiler is not None
@@ -238,6 +263,7 @@ class KinetoWindow:
     def _close(self, problem: str | None) -> None:
         """End the session, whatever state it is in. Never raises."""
         self._unfollow()
+        recorder.profiled = None
         profiler, self._profiler = self._profiler, None
         try:
             if profiler is not None:

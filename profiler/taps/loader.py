@@ -106,7 +106,7 @@ class LoaderTaps:
         patches.set(multi, "__init__", self._watched_init(multi.__init__, library))
         patches.set(multi, "_reset", self._watched_reset(multi._reset))
         patches.set(multi, "_try_get_data", _watched_try_get_data(multi._try_get_data))
-        patches.set(base, "__next__", watched_next(base.__next__))
+        patches.set(base, "__next__", watched_next(base.__next__, self._adopts))
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
@@ -190,9 +190,7 @@ class LoaderTaps:
                     finally:
                         recorder.starting = 0
                         patches.undo()
-            makers = list(getattr(iterator, "_workers", ()))
-            _watch_makers([(worker.pid, worker.pid) for worker in makers])
-            _watch_memory(state.loader, makers)
+            _watch_workers(iterator, state.loader)
             with suppress(AttributeError):  # workers that are threads have another kind of queue
                 _watch_queue(iterator._worker_result_queue, state)
 
@@ -207,15 +205,45 @@ class LoaderTaps:
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
             state = iterator._feedline
-            state.epoch, state.yielded = self._next_epoch(loader)[0].epoch, 0
+            known, flags = self._next_epoch(loader)
+            state.yielded = 0
+            state.drawn.clear()
+            state.joins(known, iterator)
             segment.window = window_of(state.epoch, 0)
             if recorder.optimizers is not None:
                 recorder.optimizers.pass_begins(segment)
-            with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
+            with Span(segment, Stage.EPOCH, state.loader, state.epoch, flags) as span:
                 span.extra = getattr(loader, "num_workers", 0)
                 original(iterator, loader, first_iter, *args, **kwargs)
 
         return _reset
+
+    def _adopts(self, iterator: Any, state: "IteratorState") -> bool:
+        """Take over an iterator that lives on from an earlier recording, amid its pass.
+
+        Returns whether it is recorded from now on.
+        """
+        segment = recorder.resume()
+        if segment is None or state.of is None:
+            return False
+        with fail_open:  # it is not recorded
+            known = self._again(state.of)
+            known.epoch += 1
+            state.joins(known, iterator)
+            with Span(segment, Stage.EPOCH, known.number, known.epoch) as span:
+                span.extra = iterator._num_workers
+            return True
+        return False
+
+    def _again(self, before: "_LoaderHandle") -> "_LoaderHandle":
+        """Return the handle of a loader, perhaps gone, that has one of an earlier recording."""
+        loader = before.loader()
+        for known in self._loaders:
+            if loader is not None and known.loader() is loader:
+                return known
+        number = self._register(*before.about)
+        self._loaders.append(_LoaderHandle(number, before.about, before.loader))
+        return self._loaders[-1]
 
 
 @dataclass
@@ -275,6 +303,15 @@ class IteratorState:
     drawn: dict[int, int] = field(default_factory=dict)
     own_collate: bool = False
     of: _LoaderHandle | None = None
+    recording: int = field(default_factory=lambda: recorder.recordings)  # the one it is known to
+
+    def joins(self, known: _LoaderHandle, iterator: Any) -> None:
+        """Note that a pass goes on or begins, perhaps in another recording than the last one."""
+        self.of, self.loader, self.epoch = known, known.number, known.epoch
+        known.iterator = weakref.ref(iterator)
+        if self.recording != recorder.recordings:
+            self.recording = recorder.recordings
+            _watch_workers(iterator, known.number)
 
     def ended(self, iterator: Any) -> None:
         """Note that the loader has no more batches."""
@@ -294,14 +331,29 @@ class IteratorState:
         return drawn or (rows(batch) if known is None else known.samples)
 
 
-def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Time ``__next__`` and describe its result."""
+def _never(iterator: Any, state: IteratorState) -> bool:
+    return False
+
+
+def watched_next(
+    original: Callable[[Any], Any], adopts: Callable[[Any, IteratorState], bool] = _never
+) -> Callable[[Any], Any]:
+    """Time ``__next__`` and describe its result.
+
+    Args:
+        original: the iterator's own.
+        adopts: takes over an iterator of an earlier recording, unless it returns False.
+    """
 
     @functools.wraps(original)
     def __next__(iterator: Any) -> Any:
         segment, state = recorder.main, getattr(iterator, "_feedline", None)
         if state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
+        if state.recording != recorder.recordings:
+            if not adopts(iterator, state):
+                return original(iterator)
+            segment = recorder.main
         if segment is None:
             pause = recorder.pause  # another thread may end it at any time
             if pause is None:
@@ -431,19 +483,18 @@ def _watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
     def _try_get_data(iterator: Any, *args: Any, **kwargs: Any) -> Any:
         got = original(iterator, *args, **kwargs)
         segment, state = recorder.main, getattr(iterator, "_feedline", None)
-        if segment is not None and state is not None and got[0]:
-            number = got[1][0]
-            if isinstance(number, int):
-                state.arrived = number
-                worker = iterator._task_info.get(number, (-1,))[0]
-                segment.add(
-                    Stage.ARRIVE,
-                    clock.wall_ns(),
-                    0,
-                    number=batch_key(state.epoch, number),
-                    extra=worker,
-                    source=state.loader,
-                )
+        if state is None or not got[0] or not isinstance(got[1][0], int):
+            return got
+        state.arrived = number = got[1][0]  # in a pause too, where its samples are counted
+        if segment is not None:
+            segment.add(
+                Stage.ARRIVE,
+                clock.wall_ns(),
+                0,
+                number=batch_key(state.epoch, number),
+                extra=iterator._task_info.get(number, (-1,))[0],
+                source=state.loader,
+            )
         return got
 
     return _try_get_data
@@ -457,6 +508,13 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
     except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
         reraise_of_handler()
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
+
+
+def _watch_workers(iterator: Any, loader: int) -> None:
+    """Have the workers of an iterator looked at, if it has any."""
+    makers = list(getattr(iterator, "_workers", ()))
+    _watch_makers([(worker.pid, worker.pid) for worker in makers])
+    _watch_memory(loader, makers)
 
 
 def _watch_memory(loader: int, workers: list[Any]) -> None:

@@ -79,6 +79,8 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     )
     if not flags & Flag.GRAD:
         schedule.forwards_without_gradients += 1
+    if recorder.profiled is not None:
+        recorder.profiled.forwards(bool(flags & Flag.GRAD))
     flops, own_code = recorder.flops, recorder.own_code
     if own_code is not None:
         if isinstance(module, _Loss):

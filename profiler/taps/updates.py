@@ -12,6 +12,8 @@ to a thread there, such as a profiler, would be half undone when that call retur
 
 import sys
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,7 @@ from feedline.profiler.record.recorder import inside, unobserved
 from feedline.profiler.torch_internals import in_backward
 
 _Listener = Callable[[torch.optim.Optimizer], None]
+_MAX_ALTERNATING = 64  # updates in a row of one optimizer while that of the steps makes none
 
 
 class _Updates:
@@ -123,6 +126,38 @@ class _Updates:
 
 
 updates = _Updates()
+
+
+class CountedSteps:
+    """Counts the updates of one optimizer, which are steps where several alternate.
+
+    It is the first. When it is gone, or makes no more updates while another one makes many, that
+    one takes over.
+
+    Attributes:
+        updates: how many were counted.
+        taken_over: whether the last one was the first of an optimizer that took over from another
+            one that is still there: what began with the update before it has lasted for many steps.
+    """
+
+    def __init__(self) -> None:
+        self.updates = 0
+        self.taken_over = False
+        self._optimizer: Callable[[], object] = lambda: None  # a weak reference
+        self._others: Counter[int] = Counter()  # by id: their updates since the last counted one
+
+    def ends(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Note that an update was made; returns whether a step ends with it."""
+        self._others[id(optimizer)] += 1
+        counted = self._optimizer()
+        if counted is not optimizer:
+            if counted is not None and self._others[id(optimizer)] <= _MAX_ALTERNATING:
+                return False
+            self._optimizer = weakref.ref(optimizer)
+        self.taken_over = counted is not None and counted is not optimizer
+        self._others.clear()
+        self.updates += 1
+        return True
 
 
 class OpenSteps(threading.local):

@@ -191,6 +191,21 @@ def test_a_child_that_is_forked_inside_the_counted_step_computes(recording: Reco
     assert len(recording.counted()) == 1
 
 
+@pytest.mark.parametrize("before", [1, 2])
+def test_an_optimizer_that_takes_over_is_counted(recording: Recording, before: int) -> None:
+    """While operations are counted, steps take several times as long."""
+    model = nn.Linear(4, 2)
+    first, second = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+    for optimizer, count in ((first, before), (second, 80)):
+        for _ in range(count):
+            model(torch.ones(5, 4)).sum().backward()
+            optimizer.step()
+
+    assert recorder.flops is None
+    assert recording.counted() == [(OPERATIONS, OPERATIONS)]
+    first.step()
+
+
 def test_a_second_recording_of_the_process_counts_too(recording: Recording) -> None:
     train(nn.Linear(4, 2), torch.ones(5, 4))
     second = flops.FlopTap(recording.tell)

@@ -183,11 +183,97 @@ def test_the_events_of_a_window_become_no_objects_in_the_trainings_thread(tmp_pa
     window._open()
     for _ in range(3):
         torch.ones(2).sin()
-        window._steps += 1
+        window._steps.updates += 1
         window._step()
 
     assert (ended, parsed) == ([("torch.profiler", True)], [])
     assert names(tmp_path / "kineto.json.gz").count("aten::sin") == 2
+
+
+def profiled(folder: Path, warm_python: WarmPython, loop: str) -> tuple[dict, list[str]]:
+    """The report of a training whose steps 3 and 4 are to be profiled, and the trace's names."""
+    program = folder / "train.py"
+    program.write_text(f"""if True:
+        import torch
+        torch.set_num_threads(1)
+        model = torch.nn.Linear(4, 2)
+        first, second = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+        batch = torch.ones(5, 4)
+        def step(optimizer=first):
+            model(batch).sum().backward()
+            optimizer.step()
+{loop}
+        """)
+    out = folder / "out.json"
+    command = ["-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out]
+    done = warm_python.run(*command, "--torch-profiler", "2:2", program, folder=folder)
+    assert done.returncode == 0, done.stderr
+    trace = folder / "run" / "rank0" / "kineto.json.gz"
+    return json.loads(out.read_text()), names(trace) if trace.exists() else []
+
+
+def test_an_evaluation_in_the_window_ends_it(tmp_path: Path, warm_python: WarmPython):
+    """Its calls would fill the trace, which the training waits for."""
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        for _ in range(4):
+            step()
+        with torch.no_grad():
+            for _ in range(300):
+                model(batch)
+        for _ in range(8):
+            step()
+        """,
+    )
+
+    assert profiler_hook(report) == (
+        True,
+        "an evaluation began in its window, after 1 of 2 steps",
+    )
+    assert 1 <= traced.count("aten::addmm") < 50
+    assert report["throughput"]["steps"] > 6
+
+
+def test_a_teacher_that_is_called_in_each_step_is_a_part_of_it(
+    tmp_path: Path, warm_python: WarmPython
+):
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        for _ in range(8):
+            for _ in range(12):
+                with torch.no_grad():
+                    model(batch)
+                    model(batch)
+                model(batch).sum().backward()
+            first.step()
+        """,
+    )
+
+    assert profiler_hook(report) == (True, "2 steps after 3, in rank0/kineto.json.gz")
+    assert traced.count("aten::addmm") == 2 * 12 * 3
+
+
+def test_a_window_ends_where_another_optimizer_takes_over(tmp_path: Path, warm_python: WarmPython):
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        for _ in range(4):
+            step()
+        for _ in range(300):
+            step(second)
+        """,
+    )
+
+    assert profiler_hook(report) == (
+        True,
+        "the first optimizer made no more updates in its window, after 1 of 2 steps",
+    )
+    assert traced.count("aten::addmm") < 100
 
 
 def test_off_is_a_window_of_no_step():

@@ -80,6 +80,7 @@ def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
 
     done.check_split(steps=10, samples=36, hooks=["DALI"])
     assert done.roles() == [(kind, "training", 10)]
+    assert [loader["epochs"] for loader in done.report["loaders"]] == [2]  # auto_reset begins one
     assert done.report["workers"] is None  # what DALI's threads do cannot be seen from outside
 
 
@@ -105,3 +106,18 @@ def test_batches_of_other_loaders_are_counted(record, library, module, hook, kin
         10,
         80,
     )
+
+
+@pytest.mark.parametrize(
+    ("way", "roles"),
+    [
+        ("once", [("Loader", "evaluation", 2), ("Loader", "training", 30)]),
+        ("each", [("Loader", "training", 30), ("Loader", "evaluation", 6)]),
+    ],
+)
+def test_loaders_that_go_away_and_others_like_them_are_not_mixed_up(record, way, roles):
+    needs("torchdata.nodes", "torchdata")
+
+    done = record("nodes_made_anew.py", way)
+
+    assert done.roles() == roles

@@ -70,6 +70,27 @@ def test_a_rest_that_ends_while_a_batch_is_made_has_it(train, does):
     assert asked["extra"].sum() + taken["extra"].sum() == 2 * BATCHES
 
 
+def test_batches_out_of_order_have_the_samples_that_were_drawn_for_them(train):
+    loader = DataLoader(
+        torch.ones(2 * BATCHES, 4),
+        batch_size=2,
+        num_workers=2,
+        in_order=False,
+        collate_fn=lambda items: torch.ones(7 * len(items), 4),  # several rows of each
+    )
+    passes = []
+
+    def batches():
+        passes.append(iter(loader))
+        yield from passes[0]
+
+    main = train(batches())
+
+    assert rested(main)
+    assert main.of(Stage.NEXT)["extra"].sum() + main.of(Stage.TAKEN)["extra"].sum() == 2 * BATCHES
+    assert not passes[0]._feedline.drawn
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_batch_that_cannot_be_asked_for_its_shape_is_counted(train):
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
