@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -158,6 +159,8 @@ class Session:
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
         self._unwritten, self._written_at = 0, clock.wall_ns()  # changes to loaders
+        # or a thread that reports a hook replaces a newer manifest with the one it began to write
+        self._writing = threading.RLock()
         self._looks = BlockedThreads()
         self._hooks = Hooks(self._tell_hook, self._write_manifest)
         self._changing = Hooks(self._tell_hook, self._write_manifest)
@@ -289,10 +292,10 @@ class Session:
     def _write_manifest(self) -> None:
         if not self.is_mine:  # a library that is imported in a fork only
             return
-        self.manifest.hooks = list(self._hook_states.values())
-        self._unwritten, self._written_at = 0, clock.wall_ns()
         # a full disk, or a value of the program's that cannot be JSON: the last manifest stays
-        with suppress(OSError, PlaceTaken, TypeError, ValueError):
+        with self._writing, suppress(OSError, PlaceTaken, TypeError, ValueError):
+            self.manifest.hooks = list(self._hook_states.values())
+            self._unwritten, self._written_at = 0, clock.wall_ns()
             self.manifest.write(self.folder)
 
 
