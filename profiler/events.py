@@ -7,32 +7,27 @@ so one that a killed process left half-written has stage 0, and readers ignore i
 import enum
 import struct
 
-import numpy as np
-
-RECORD = struct.Struct("<7q3H2B")
-RECORD_DTYPE = np.dtype(
-    [
-        ("start", "<i8"),  # ns, CLOCK_MONOTONIC: comparable between the processes of one host
-        ("wall", "<i8"),  # ns
-        ("cpu", "<i8"),  # ns of this thread's CPU time; -1: not measured
-        ("runqueue", "<i8"),  # ns runnable but not running; -1: not measured
-        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/record_columns.py)
-        (
-            "number",
-            "<i8",
-        ),  # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
-        ("extra", "<i8"),  # see the stage
-        ("source", "<u2"),  # which loader, module, optimizer or named operation
-        (
-            "window",
-            "<u2",
-        ),  # scrambled number of the window of batches it belongs to (store/segment.py)
-        ("flags", "<u2"),
-        ("thread", "u1"),  # 0: the first thread that wrote, normally the main one
-        ("stage", "u1"),
-    ]
+#: Name and format (of ``struct``) of each field. Without numpy, which a program under feedline
+#: imports by itself, after it has set how many threads that may use; readers have RECORD_DTYPE
+#: (store/record_columns.py).
+RECORD_FIELDS = (
+    ("start", "q"),  # ns, CLOCK_MONOTONIC: comparable between the processes of one host
+    ("wall", "q"),  # ns
+    ("cpu", "q"),  # ns of this thread's CPU time; -1: not measured
+    ("runqueue", "q"),  # ns runnable but not running; -1: not measured
+    ("nbytes", "q"),  # see the stage; readers have names for each (store/record_columns.py)
+    # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
+    ("number", "q"),
+    ("extra", "q"),  # see the stage
+    ("source", "H"),  # which loader, module, optimizer or named operation
+    # scrambled number of the window of batches it belongs to (store/segment.py)
+    ("window", "H"),
+    ("flags", "H"),
+    ("thread", "B"),  # 0: the first thread that wrote, normally the main one
+    ("stage", "B"),
 )
-assert RECORD.size == RECORD_DTYPE.itemsize == 64
+RECORD = struct.Struct("<" + "".join(kind for _, kind in RECORD_FIELDS))
+assert RECORD.size == 64
 UNMEASURED = -1
 
 

@@ -64,6 +64,8 @@ class RuleInputs:
         moved: stage -> what one step moves in it, of ``transport``, ``pin`` and ``copy``.
         swapped_in: bytes per second that the machine reads back from swap while the steps run
             (None: not sampled).
+        full_limit_bytes: the memory limit of its control group, if that was full while the steps ran
+            (None: there was room, or no limit).
         loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for
             them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
@@ -134,6 +136,7 @@ class RuleInputs:
     batch_tensors: float | None = None
     moved: dict[str, Moved] = field(default_factory=dict)
     swapped_in: float | None = None
+    full_limit_bytes: float | None = None
     loader_elsewhere: bool = False
     comm: Communication | None = None
     comm_parts: dict[int, RankParts] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
+from feedline.profiler.samplers.gauge_reader import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.record_columns import last_sign
 from feedline.profiler.store.segment_reader import Process
@@ -56,7 +56,7 @@ def nearly_full(rank: RankMetrics) -> tuple[float, float] | None:
 def _seen(rank: RankMetrics, process: Process, pid: int) -> KilledWorker:
     """Return what is known of its memory, and when it was seen last."""
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
-    begun, last = _life(process, pid)
+    begun, ready, last = _life(process, pid)
     anchors, gauges = rank.rank.manifest.anchors, _gauges(rank)
     origin = anchors[0]["perf_counter_ns"] if anchors else 0
     seen = KilledWorker(worker, loader, (last - origin) / 1e9)
@@ -65,27 +65,72 @@ def _seen(rank: RankMetrics, process: Process, pid: int) -> KilledWorker:
     if not len(at):
         return seen
     names = {known for known, _ in gauges.names if known.startswith(name)}
-    ends = [values[-1] for one in names if len(values := _series(gauges, one, begun)[1])]
+    sizes = [values[-1] for one in names if len(values := _series(gauges, one, begun)[1])]
+    # a spawned worker imports torch before it can work
+    able = max(int(np.searchsorted(at, ready, "right")) - 1, 0)
+    at, size = at[able:], size[able:]
     grown = float(size[-1] - size[0])
     grew = len(at) >= _FEWEST and grown > max(_LEAST_BYTES, _LEAST_SHARE * float(size[0]))
+    ends = _batch_ends(process, begun)
+    first, batch_bytes = (
+        _of_one_batch(at, size, ends) if grew and ends is not None else (False, 0.0)
+    )
+    of_one = batch_bytes > grown / 2
     return replace(
         seen,
         at_s=(max(float(at[-1]), last) - origin) / 1e9,
         size_bytes=float(size[-1]),
         grown_bytes=grown,
         grown_s=float(at[-1] - at[0]) / 1e9,
-        per_second_bytes=slope(at / 1e9, size) if grew else None,
-        together_bytes=float(sum(ends)),
-        workers=len(ends),
+        per_second_bytes=slope(at / 1e9, size) if grew and not of_one else None,
+        batch_bytes=batch_bytes if of_one else None,
+        first_batch=of_one and first,
+        together_bytes=float(sum(sizes)),
+        workers=len(sizes),
     )
 
 
-def _life(process: Process, pid: int) -> tuple[int, int]:
-    """Return when a worker began and when its last record ended, ns."""
+def _life(process: Process, pid: int) -> tuple[int, int, int]:
+    """Return when a worker began, when it could work, and when its last record ended, ns."""
     starts = process.view(Stage.START)
-    own = starts[starts["pid"] == pid]["start"]
-    begun = int(own.max()) if len(own) else 0
-    return begun, last_sign(process.records) or begun
+    own = starts[starts["pid"] == pid]
+    begun, ready = 0, 0
+    if len(own):
+        latest = own[np.argmax(own["start"])]
+        begun, ready = int(latest["start"]), int(latest["start"] + latest["wall"])
+    return begun, ready, last_sign(process.records) or begun
+
+
+def _batch_ends(process: Process, begun: int) -> FloatArray | None:
+    """Return when the batches of a worker were done that began at this time, ns.
+
+    None: not all of them were kept.
+    """
+    if process.stride != 1:
+        return None
+    fetches = process.view(Stage.FETCH)
+    own = fetches[fetches["start"] >= begun]
+    return np.sort(own["start"] + own["wall"]).astype(float)
+
+
+def _of_one_batch(at: FloatArray, size: FloatArray, ends: FloatArray) -> tuple[bool, float]:
+    """Return the growth that came while a worker made its first batch, or else its last, bytes.
+
+    The larger of them, at least: readings between which another batch was done do not count.
+
+    Args:
+        at, size: of the readings, ns and bytes.
+        ends: when its batches were done, ns; empty: it was killed in the first.
+
+    Returns:
+        Whether it was the first, and the bytes.
+    """
+    if not len(ends):
+        return True, float(size[-1] - size[0])
+    before, after = at <= ends[0], at >= ends[-1]
+    in_first = float(size[before][-1] - size[0]) if before.any() else 0.0
+    in_last = float(size[-1] - size[after][0]) if after.any() else 0.0
+    return in_first >= in_last, max(in_first, in_last)
 
 
 def _gauges(rank: RankMetrics) -> Gauges:

@@ -565,14 +565,17 @@ class KilledWorker:
         loader: number of its loader.
         at_s: when it was seen last, s since the recording began.
         size_bytes: what it had then, without files and shared memory. None: it was not read.
-        grown_bytes, grown_s: by how much it had grown since its first reading, and in what time.
-        per_second_bytes: that growth, the median of all pairs of readings. None: it did not grow.
+        grown_bytes, grown_s: by how much it had grown since it could work, and in what time.
+        per_second_bytes: that growth, the median of all pairs of readings. None: it did not grow, or
+            for one batch.
         together_bytes: what all workers of its loader had. None: as size_bytes.
         workers: of its loader that were read.
         for_memory: whether the kernel killed it because memory was full. None: it does not tell.
         limit_bytes: the smallest limit of the training's control groups; None: there is none.
         limit_reached: whether memory had to be freed because of it. None: not known.
         place: file and line of the data set that adds to what outlives a sample. Empty: unknown.
+        batch_bytes: of grown_bytes, what came while it made one batch. None: it is not most of it.
+        first_batch: whether that was its first; if not, it was its last.
     """
 
     worker: int | None
@@ -588,3 +591,5 @@ class KilledWorker:
     limit_bytes: float | None = None
     limit_reached: bool | None = None
     place: str = ""
+    batch_bytes: float | None = None
+    first_batch: bool = False

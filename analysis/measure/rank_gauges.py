@@ -12,7 +12,7 @@ from feedline.analysis.measure.rank_metrics import COLUMNS, RankMetrics
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
+from feedline.profiler.samplers.gauge_reader import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.run_folder import Rank
 
@@ -23,6 +23,8 @@ _OF_WORKER = re.compile(r"memory/loader\d+-worker\d+")
 _MOSTLY = 0.5
 #: CPUs that ranks use together over those that each may use, from which on each has its own.
 _TOGETHER = 1.1
+#: Of a limit of memory: what is left holds files and the kernel's own.
+_FULL = 0.9
 _DIGITS = 6  # of the number of a CPU: more are none
 
 
@@ -157,6 +159,17 @@ def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: st
     if gauge is None or shown.steps is None or not anchors:
         return None
     return _while_steps_ran(gauge, shown.steps, shown.first, anchors[0]["perf_counter_ns"])
+
+
+def full_limit(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
+    """Return the memory limit of a rank's control group, bytes, if it was full while steps ran.
+
+    None: there was room, or no limit.
+    """
+    used, limit = (
+        mean_of(rank, rank, gauges, f"cgroup/{name}") for name in ("memory", "memory_limit")
+    )
+    return limit if used is not None and limit is not None and used >= _FULL * limit else None
 
 
 def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> float | None:

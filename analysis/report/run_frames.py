@@ -24,7 +24,7 @@ from feedline.analysis.report.frame_table import Column, FrameTable, Rows
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.samplers.gauge_file import read_gauges
+from feedline.profiler.samplers.gauge_reader import read_gauges
 from feedline.profiler.store.layout import GAUGES as FILE
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process

@@ -65,6 +65,7 @@ class Recorded:
     """What feedline says of a training, beside the timers of the same run.
 
     Attributes:
+        step_s: 0 where it ended before its first step.
         findings: of what limits it, most important first.
         checks: of how it is set up, most severe first.
     """
@@ -128,7 +129,7 @@ def recorded(report: Report, timed: Timed | None) -> Recorded:
     findings, checks = report["findings"], (report["convergence"] or {}).get("checks", [])
     return Recorded(
         report["verdict"],
-        report["step"]["mean_s"],
+        (report["step"] or {"mean_s": 0.0})["mean_s"],
         list(map(said, findings)),
         list(map(said, checks)),
         timed,

@@ -209,6 +209,9 @@ WAITING = [
          on="warm:arrays", twin_on="warm:arrays"),
     rows("swap", "random rows of an array that is larger than the memory that is left", "swapping",
          "--source owned --mb 900 --pages 60 --steps 200 --workers 2", "", "", on="swap:600"),
+    images("cache_in_swap", "each worker keeps all photographs that it decodes, which take more than the memory that is left", "swapping",
+           "{many} --size 384 --steps 112 --epochs 5 --workers 2", "--cached", "", "many",
+           on="swap:600", twin_on="swap:600", names="control group"),
 ]  # fmt: skip
 
 CPU = [
@@ -218,8 +221,8 @@ CPU = [
     images("decode_png", "PNG, which takes seven times as long as JPEG", "decode_bound",
            "--size 384 --steps 120", "{png}", "{usual}", "png usual"),
     images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 220", "", "--keep", "webp"),
-    images("decode_video", "the twelfth frame of a video, for which those before it are decoded", "decode_bound",
-           "{videos} --decoder video --size 224 --steps 120", "--frames 8", "--frames 1", "videos"),
+    images("decode_video", "the eighth frame of a video, for which those before it are decoded", "decode_bound",
+           "{videos} --decoder video --size 224 --steps 120 --step-ms 15", "--frames 8", "--frames 1", "videos"),
     images("jpeg_2000", "JPEG 2000", "slow_for_its_bytes", "--size 224 --steps 60", "{jpeg2000}", "{jpeg320}", "jpeg2000 jpeg320",
            names="format"),
     images("oversize_crops", "64 px crops of 1500 x 1200", "oversize_images",
@@ -327,6 +330,12 @@ OBJECTS = [
     kept("worker_killed", "workers keep 256 kB of each sample, until the memory of their control group is full", "killed_worker",
          "--steps 300 --step-ms 20 --batch 64 --workers 2", "--worker-keeps 256", "", on="memory:1200", twin_on="memory:1200",
          names="memory was full.*grew by", exit_code=1),
+    kept("table_in_each_worker", "each worker loads a table of its own, and the memory of their control group is full", "killed_worker",
+         "--steps 100 --step-ms 20 --batch 64 --workers 2 --start spawn", "--table-mb 560", "--table-mb 96",
+         on="memory:1200", twin_on="memory:1200", names="memory was full.*first batch", exit_code=1),
+    kept("huge_sample", "one sample takes all memory that their control group has left", "killed_worker",
+         "--steps 200 --step-ms 20 --batch 64 --workers 2", "--huge-mb 1400", "", on="memory:1200", twin_on="memory:1200",
+         names="memory was full.*unfinished batch", exit_code=1),
 ]  # fmt: skip
 
 IN_THE_LOOP = [

@@ -388,7 +388,7 @@ def described(draw: random.Random, run: Path, _: Path) -> str:
 
 def raw(draw: random.Random, run: Path, _: Path) -> str:
     """Fields of the records in a segment, its sums, or its header."""
-    from feedline.profiler.events import RECORD_DTYPE
+    from feedline.profiler.store.record_columns import RECORD_DTYPE
 
     path = pick(draw, run, ".seg")
     content = bytearray(path.read_bytes())
@@ -428,7 +428,8 @@ def fields(draw: random.Random, rows: Any) -> str:
 
 
 def gauges(draw: random.Random, run: Path, _: Path) -> str:
-    from feedline.profiler.samplers.gauge_file import GAUGES_HEADER, ROW_DTYPE
+    from feedline.profiler.samplers.gauge_file import GAUGES_HEADER
+    from feedline.profiler.samplers.gauge_reader import ROW_DTYPE
 
     path = pick(draw, run, "gauges.bin")
     content = bytearray(path.read_bytes())

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedline.profiler.events import RECORD_DTYPE
 from feedline.profiler.files import own_folders, owned
 from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS, segment_paths
+from feedline.profiler.store.record_columns import RECORD_DTYPE
 from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import (
     Process,

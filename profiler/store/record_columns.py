@@ -1,4 +1,4 @@
-"""The meaning of a record's columns, stage by stage.
+"""The records of a segment as columns, and what these mean, stage by stage.
 
 All records are alike on disk (events.py), and each stage fills ``cpu``, ``runqueue``, ``nbytes``,
 ``number`` and ``extra`` with what it has. Readers get them by their meaning: a column that a stage
@@ -11,9 +11,13 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from feedline.profiler.events import RECORD_DTYPE, Stage
+from feedline.profiler.events import RECORD, RECORD_FIELDS, Stage
+from feedline.profiler.store.segment_format import FIELDS, STAGES
 
 Records = npt.NDArray[np.void]
+_KINDS = {"q": "<i8", "H": "<u2", "B": "u1"}  # of struct -> of numpy
+RECORD_DTYPE = np.dtype([(name, _KINDS[kind]) for name, kind in RECORD_FIELDS])
+assert RECORD_DTYPE.itemsize == RECORD.size
 # stages whose wall is a count, a mark, or what more than one stretch took
 _NO_SPANS = (
     *(Stage.MARKS, Stage.TRAFFIC, Stage.KERNEL, Stage.TAKEN, Stage.OWN_CODE, Stage.CALLED),
@@ -110,6 +114,21 @@ _MEANINGS = MappingProxyType(
         Stage.CLOCK: {"number": "offset", "extra": "round_trip"},
     }
 )
+
+
+def sums_of(records: Records) -> npt.NDArray[np.int64]:
+    """Sum records by stage, int64 [64, 8] as in a segment's header.
+
+    Unmeasured times count as 0.
+    """
+    sums = np.zeros((STAGES, FIELDS), np.int64)
+    for stage in np.unique(records["stage"]).tolist():
+        own = records[records["stage"] == stage]
+        sums[stage, 0] = len(own)
+        for column, name in enumerate(_SUMMED, 1):
+            values = own[name]
+            sums[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
+    return sums
 
 
 def last_sign(records: Records) -> int:

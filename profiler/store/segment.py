@@ -22,60 +22,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import get_ident
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, NamedTuple
 
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
-from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
+from feedline.profiler.events import RECORD, UNMEASURED, Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.files.own_folders import lock
-from feedline.profiler.store.merged_rests import Merged, merge_rests
 from feedline.profiler.store.segment_format import (
     FIELDS,
     HISTOGRAMS_AT,
     PAGE,
     RECORDS_AT,
-    STAGES,
     TOTALS_AT,
     bin_of,
     header_of,
     page_of,
-    sums_of,
 )
 from feedline.profiler.store.segment_owner import own_file
 
 _SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 _pack, _RECORD_BYTES = RECORD.pack_into, RECORD.size  # in `add`, to look them up takes 30 ns
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
+_SOURCE = struct.Struct("<H")
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 _CHUNK_BYTES = 256 * 1024
 _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 _NAME_BYTES = 56  # of a name's record: its number and stage follow
-_SLICE = 4096  # records that are copied at once
 # Seconds to wait for another thread; half as long after each time in vain, and these at least.
 _PATIENCE_S, _LEAST_PATIENCE_S = 1.0, 0.01
 _MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
-#: Few, and needed to read the rest.
-_FOREVER = (
-    *(
-        Stage.NAME,
-        Stage.EPOCH,
-        Stage.START,
-        Stage.FLOP,
-        Stage.GROUP,
-        Stage.CLOCK,
-        Stage.BEGUN,
-        Stage.SUMS,
-    ),
-    *(Stage.REST, Stage.TAKEN, Stage.WOKEN, Stage.MARKS),
-)
 
 
 def window_of(epoch: int, batch: int) -> int:
@@ -94,7 +74,7 @@ def _stored_text(name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment in a segment, for ``Segment.sums_before``.
+    """A moment in a segment, for sums of what was recorded before it.
 
     Attributes:
         at: ns.
@@ -105,6 +85,20 @@ class Mark:
     at: int
     forgotten: bytes
     generation: int
+
+
+class Written(NamedTuple):
+    """What a segment has written since a look at it.
+
+    Attributes:
+        generation: of the file, as in ``Mark``.
+        records: as they are in the file; zeros where there is only room.
+        forgotten: the sums of what was forgotten by now.
+    """
+
+    generation: int
+    records: bytes
+    forgotten: bytes
 
 
 class Segment:
@@ -137,11 +131,8 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
-        # generation, and how many of its records, for sums_before
-        self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))
-        self._moved: list[
-            npt.NDArray[np.int32]
-        ] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
+        # by generation: a record's next slot; -1: forgotten; empty: long ago
+        self._moved: list[memoryview] = []
         self.path, fd = own_file(path, header)
         self._file = Descriptor(fd, self.path.absolute())
         try:
@@ -166,7 +157,7 @@ class Segment:
     ) -> int | None:
         """Write one record, or only count it if its window is discarded, or the lock not to be had.
 
-        Units as in events.RECORD_DTYPE. The wall of a span that has not ended is UNMEASURED until
+        Units as in events.RECORD_FIELDS. The wall of a span that has not ended is UNMEASURED until
         ``end``, also for readers after a kill.
 
         Returns:
@@ -366,38 +357,25 @@ class Segment:
         with self._held():
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
-    def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
-        """Return the sums of the records that started before a mark, forgotten or not.
+    def written_since(self, generation: int, number: int) -> Written:
+        """Return what was written behind the first records, or all if windows were forgotten since.
 
-        int64 [64, 8]. It reads what was written since it was called last. It is exact unless
-        windows were forgotten since the mark; then what was forgotten of the time since counts as
-        before it.
+        Args:
+            generation: of the file, when these were looked at; -1: never.
+            number: how many there were.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
         """
         with self._held():
-            generation, done, sums = self._summed
-            if generation != self._generation:
-                done, sums = 0, np.zeros((STAGES, FIELDS), np.int64)
-            file, at = self._file.number(), RECORDS_AT + done * RECORD.size
-            records = np.frombuffer(os.pread(file, os.fstat(file).st_size - at, at), RECORD_DTYPE)
-            forgotten = (
-                mark.forgotten
-                if mark.generation == self._generation
-                else bytes(self._header[TOTALS_AT:HISTOGRAMS_AT])
-            )
-            records = records[records["stage"] != 0]
-            sums = sums + sums_of(records)
-            self._summed = self._generation, done + len(records), sums
-        return (
-            sums
-            - sums_of(records[records["start"] >= mark.at])
-            + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
-        )
+            file = self._file.number()
+            at = RECORDS_AT + (number * RECORD.size if generation == self._generation else 0)
+            records = os.pread(file, os.fstat(file).st_size - at, at)
+            forgotten = bytes(self._header[TOTALS_AT:HISTOGRAMS_AT])
+            return Written(self._generation, records, forgotten)
 
     def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> int | None:
-        """Write a record of a stage in FOREVER, even if its window is discarded.
+        """Write a record of a stage that is kept for good, even if its window is discarded.
 
         Returns as ``add``.
         """
@@ -446,12 +424,16 @@ class Segment:
         """
         written = 0
         if record_bytes:
-            old = np.fromfile(self.path, RECORD_DTYPE, offset=RECORDS_AT)
-            used = np.flatnonzero(old["stage"])
-            written = int(used[-1]) + 1 if used.size else 0
-            for record in old[old["stage"] == Stage.NAME]:
-                text = record.tobytes()[:_NAME_BYTES].rstrip(b"\0")
-                self._stored[text] = int(record["source"])
+            old = os.pread(self._file.number(), record_bytes, RECORDS_AT)
+            stages = old[RECORD.size - 1 :: RECORD.size]
+            written = len(stages.rstrip(b"\0"))
+            slot = stages.find(Stage.NAME)
+            while slot >= 0:
+                begin = slot * RECORD.size
+                text_end = begin + _NAME_BYTES
+                (number,) = _SOURCE.unpack_from(old, text_end)
+                self._stored[old[begin:text_end].rstrip(b"\0")] = number
+                slot = stages.find(Stage.NAME, slot + 1)
         self._name_numbers = itertools.count(max(self._stored.values(), default=0) + 1)
         self._stride_mask = self._totals[0]
         self._allocated = record_bytes // RECORD.size
@@ -499,51 +481,31 @@ class Segment:
             before.close()
 
     def _thin(self) -> None:
-        """Forget every second window (again, if that made no room).
+        """Forget every second window (again, if that made no room), or merge rests.
 
-        Where much is kept for good, rests are merged, first without forgetting more. All goes into a
-        new file that takes the old one's place in one rename; until then the old one is left as it
-        is, for a full disk or a kill.
+        All goes into a new file that takes the old one's place in one rename; until then the old one
+        is left as it is, for a full disk or a kill.
         """
+        # needs numpy, which a program imports after it has set how many threads that may use
+        from feedline.profiler.store.thinning import thin
+
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
-        # by slices: memory that is copied to may stay
-        records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)
-        windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
-        keep, stride_mask = np.ones(len(records), bool), self._stride_mask
-        merged: Merged | None = None
-        while True:
-            if forever.sum() > self._capacity // 4:
-                merged = merge_rests(records, keep)
-                keep &= ~merged.gone
-            if keep.sum() <= self._capacity * 3 // 4:
-                break
-            if stride_mask >= 65535:  # as many windows as a record can tell apart
-                raise OSError(
-                    errno.EFBIG, "the segment is full of records that must be kept", str(self.path)
-                )
-            stride_mask = stride_mask * 2 + 1
-            keep = (windows & stride_mask == 0) | forever
-        slices = [slice(begin, begin + _SLICE) for begin in range(0, len(records), _SLICE)]
-        forgotten = np.zeros((STAGES, FIELDS), np.int64)
-        told = ~keep if merged is None else ~(keep | merged.gone)  # sums of merged ones are kept
-        for part in slices:
-            forgotten += sums_of(records[part][told[part] & (records["stage"][part] != 0)])
+        thinned = thin(before.view[RECORDS_AT:], self._stride_mask, self._capacity)
+        if thinned is None:
+            raise OSError(
+                errno.EFBIG, "the segment is full of records that must be kept", str(self.path)
+            )
         with ExitStack() as stack:
             fd = stack.enter_context(single.replacement(self.path))
             lock(fd, fcntl.LOCK_EX)
             os.posix_fallocate(fd, 0, RECORDS_AT + room)
             kept = 0
-            for part in slices:
-                rows = np.array(records[part])
-                if merged is not None:
-                    merged.replace(rows, part.start)
-                rows = rows[keep[part]]
-                os.pwrite(fd, rows.tobytes(), RECORDS_AT + kept * RECORD.size)
-                kept += len(rows)
-            os.pwrite(fd, self._header_after(forgotten, stride_mask), 0)
-            header = Mapping(fd, RECORDS_AT)
-            moved = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
+            for rows in thinned.kept():
+                os.pwrite(fd, rows, RECORDS_AT + kept * RECORD.size)
+                kept += len(rows) // RECORD.size
+            os.pwrite(fd, thinned.header_after(bytes(self._header)), 0)
+            header, moved = Mapping(fd, RECORDS_AT), thinned.moved()
             with deferred():  # or Ctrl-C leaves this process with a file that has no name any more
                 stack.close()
                 self._totals.release()
@@ -552,22 +514,14 @@ class Segment:
                 self._file.close()
                 self._file = Descriptor(fd, self.path.absolute())
                 self._use_header(header)
-                self._stride_mask = stride_mask
+                self._stride_mask = thinned.stride_mask
                 self._moved.append(moved)
                 self._moved[:-_MOVES] = [moved[:0]] * len(self._moved[:-_MOVES])
                 self._generation += _GENERATION
                 self._map_at(kept)
                 self._slots = itertools.count(kept)
-        del records, rows  # a mapping with references cannot be unmapped
+        del thinned  # a mapping with references cannot be unmapped
         before.close()
-
-    def _header_after(self, forgotten: npt.NDArray[np.int64], stride_mask: int) -> bytearray:
-        """Return the header once these sums are forgotten too."""
-        header = bytearray(self._header)
-        totals = np.frombuffer(header, np.int64, STAGES * FIELDS, TOTALS_AT)
-        totals += forgotten.ravel()
-        totals[0] = stride_mask
-        return header
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:

@@ -11,9 +11,6 @@ import errno
 import json
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 BINS = 256
 SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
 
@@ -31,22 +28,6 @@ def bin_edge_ns(index: int) -> int:
 
 
 STAGES, FIELDS = 64, 8
-
-
-def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Sum records by stage, int64 [64, 8] as in a segment's header.
-
-    Unmeasured times count as 0.
-    """
-    sums = np.zeros((STAGES, FIELDS), np.int64)
-    for stage in np.unique(records["stage"]).tolist():
-        own = records[records["stage"] == stage]
-        sums[stage, 0] = len(own)
-        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
-            values = own[name]
-            sums[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
-    return sums
-
 
 MAGIC = b"FEEDSEG2"
 PAGE = 4096

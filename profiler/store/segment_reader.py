@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.events import RECORD_DTYPE, UNMEASURED, Flag, Stage
+from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files.bounded import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
 from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.store import record_columns
+from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
 from feedline.profiler.store.segment_format import (
     BINS,
     FIELDS,
@@ -25,7 +26,6 @@ from feedline.profiler.store.segment_format import (
     RECORDS_AT,
     STAGES,
     TOTALS_AT,
-    sums_of,
 )
 from feedline.profiler.store.shapes import MainShape, WorkerShape
 

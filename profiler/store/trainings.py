@@ -28,7 +28,7 @@ from feedline.profiler.files.bounded import refuse_link
 from feedline.profiler.files.own_folders import read_list
 from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
-from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.record_columns import Records, sums_of
 from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.segment_format import (
     BINS,
@@ -36,7 +36,6 @@ from feedline.profiler.store.segment_format import (
     SAMPLE_HISTOGRAM,
     STAGES,
     bin_of,
-    sums_of,
 )
 from feedline.profiler.store.segment_reader import Process
 

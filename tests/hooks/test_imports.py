@@ -4,6 +4,7 @@ else.
 
 import importlib
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,10 +65,55 @@ def test_a_program_that_only_imports_torch_has_imported_what_it_has_without_feed
     ]  # and no report was made of nothing
 
 
-def test_a_program_without_torch_pays_for_numpy_alone(tmp_path: Path) -> None:
+#: A later second of the program counts too: feedline has a thread of its own.
+EARLY = """
+import sys, time
+HEAVY = {"numpy", "torch", "pandas", "pyarrow"}
+print(*HEAVY & set(sys.modules), "at the start")
+time.sleep(0.6)
+print(*HEAVY & set(sys.modules), "later")
+"""
+RUN = ("-m", "feedline", "run", "-q", "-o", "run")
+
+
+@pytest.mark.parametrize(
+    ("before", "environ"),
+    [
+        ((*RUN, "script.py"), {}),
+        ((*RUN, "-m", "script"), {}),
+        ((*RUN, "--set", "num_workers=2", "--torch-profiler", "2:3", "script.py"), {}),
+        ((*RUN, "--", sys.executable, "script.py"), {}),
+        ((*RUN, "--", sys.executable, "-m", "script"), {}),
+        (("script.py",), {"FEEDLINE": "1"}),
+        (("recorded.py",), {}),
+    ],
+    ids=["script", "module", "changed", "command", "command-module", "followed", "record"],
+)
+def test_a_program_may_set_the_threads_of_numpy_before_it_imports_it(
+    before: tuple[str, ...], environ: dict[str, str], tmp_path: Path
+) -> None:
+    """OMP_NUM_THREADS and its like are read when numpy or torch is imported, and never again."""
+    (tmp_path / "script.py").write_text(EARLY)
+    (tmp_path / "recorded.py").write_text(
+        "import feedline\nwith feedline.record('run'):\n    import script\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, *before],
+        cwd=tmp_path,
+        env=os.environ | environ,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert [line.strip() for line in ended.stdout.splitlines()][:2] == ["at the start", "later"]
+
+
+def test_a_program_without_torch_imports_nothing_heavy(tmp_path: Path) -> None:
     recorded = modules(tmp_path, "print()", "-m", "feedline", "run", "-q", "-o", "run")
 
     heavy = {
+        "numpy",
         "torch",
         "wrapt",
         "asyncio",

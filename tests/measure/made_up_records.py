@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from feedline.profiler.events import RECORD_DTYPE, Flag, Stage, batch_key
+from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
 from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import Process
 
@@ -60,12 +61,12 @@ class MadeUp:
     ) -> "MadeUp":
         return self.span(Stage.FETCH, start, end, number=batch_key(epoch, batch), source=loader)
 
-    def process(self) -> Process:
+    def process(self, stride: int = 1) -> Process:
+        """Return it; with a larger stride, only the sums know of windows that were forgotten."""
         records = np.array(self.rows, RECORD_DTYPE)
-        return Process(
-            self.header,
-            records,
-            self.names,
-            np.zeros((STAGES, FIELDS), np.int64),
-            np.zeros((2, BINS), np.int64),
-        )
+        totals = np.zeros((STAGES, FIELDS), np.int64)
+        if stride > 1:
+            totals = sums_of(records)
+            totals[0, 0] = stride - 1
+            records = records[records["window"] & (stride - 1) == 0]
+        return Process(self.header, records, self.names, totals, np.zeros((2, BINS), np.int64))

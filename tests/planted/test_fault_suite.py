@@ -10,7 +10,7 @@ import pytest
 from faults import bench, files, judge
 from faults.bench import Gain, Recorded, Said, Timed
 from faults.cases import FAULTS, WELL, Fault, Side
-from faults.conditions import place
+from faults.conditions import Unavailable, place
 from faults.judge import Judged
 from faults.results import OfFault, Results
 from planted.own import own
@@ -91,6 +91,19 @@ def test_the_twin_is_free_of_the_fault(warm_python, name, cache, tmp_path):
         and re.search(fault.names, f"{finding.message}. {finding.fix}")
         for finding in found.findings
     ), found.verdict
+
+
+@pytest.mark.long
+@pytest.mark.quiet
+def test_swap_because_of_a_control_groups_limit_is_not_told_as_the_machines(tmp_path):
+    swap = next(fault for fault in FAULTS if fault.name == "swap")
+    try:
+        found = bench.record(swap, swap.fault, tmp_path)
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+    swapping = next(one for one in found.findings if one.rule_id == "swapping")
+    assert swapping.fix.endswith("or raise the limit of its control group.")
 
 
 def finding(rule_id: str, message: str = "", severity: str = "high", **more: object) -> Said:

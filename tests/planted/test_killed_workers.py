@@ -16,7 +16,8 @@ from faults.conditions import Unavailable
 from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
-KILLED = next(fault for fault in FAULTS if fault.name == "worker_killed")
+BY_NAME = {fault.name: fault for fault in FAULTS}
+KILLED = BY_NAME["worker_killed"]
 PROGRAM = """
     import os, signal, torch
     from torch.utils.data import DataLoader, Dataset
@@ -56,7 +57,28 @@ def test_a_worker_that_the_kernel_kills_for_memory_is_named_with_its_size(tmp_pa
     # its source is looked for around the run
     shutil.copy2(Path(bench.__file__).parent / "programs" / "kept.py", tmp_path)
     line = recorded_report(open_run(tmp_path / "run")).findings[0]
-    assert line.place == "***/kept.py:33" and line.fix.startswith("Empty or bound what this line")
+    assert line.place == "***/kept.py:34" and line.fix.startswith("Empty or bound what this line")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [("table_in_each_worker", "Load once"), ("huge_sample", "Look for samples")],
+)
+def test_one_that_took_its_memory_for_one_batch_kept_nothing_of_its_samples(tmp_path, name, fix):
+    fault = BY_NAME[name]
+    try:
+        found = bench.record(fault, fault.fault, tmp_path, tmp_path / "run")
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+    finding = found.findings[0]
+    assert finding.rule_id == "killed_worker" and re.search(fault.names, finding.message)
+    assert finding.fix.startswith(fix)
+    said = json.loads((tmp_path / "run" / "report.json").read_text())["findings"][0]
+    values = {one["id"]: one["value"] for one in said["evidence"]}
+    assert values["grown_bytes"] / 2 < values["batch_bytes"] <= values["grown_bytes"]
+    assert values["batch_bytes"] < values["worker_bytes"] < 1300e6
+    assert "growth_per_s" not in values
 
 
 @pytest.mark.parametrize("at", [200, 0], ids=["later", "before the first step"])

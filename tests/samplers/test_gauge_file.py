@@ -13,14 +13,12 @@ import pytest
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.samplers.gauge_file import (
     _CHUNK_BYTES,
-    _GAUGE_ROW,
-    ROW_DTYPE,
+    GAUGE_ROW,
     GaugeLegend,
     GaugeWriter,
-    _legend_path,
-    _read_legend,
-    read_gauges,
+    legend_path,
 )
+from feedline.profiler.samplers.gauge_reader import ROW_DTYPE, _read_legend, read_gauges
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -51,14 +49,14 @@ def test_a_closed_file_is_as_long_as_its_rows(path: Path) -> None:
     writer.append(10, [(0, 0.5), (2, 1e9)])
     writer.close()
 
-    assert path.stat().st_size == 3 * _GAUGE_ROW.size
+    assert path.stat().st_size == 3 * GAUGE_ROW.size
     assert len(read_gauges(path).time) == 2
 
 
 def test_a_row_that_was_half_written_is_not_there(path: Path) -> None:
     writer = GaugeWriter(path)
     writer.append(10, [(0, 0.5)])
-    _GAUGE_ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
+    GAUGE_ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
 
     assert read_gauges(path).time.tolist() == [10]
 
@@ -183,7 +181,7 @@ def test_a_file_cut_anywhere_gives_its_whole_rows(path: Path, length: int) -> No
     writer.close()
     os.truncate(path, length)
 
-    assert len(read_gauges(path).time) == max(0, length // _GAUGE_ROW.size - 1)
+    assert len(read_gauges(path).time) == max(0, length // GAUGE_ROW.size - 1)
 
 
 def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:
@@ -195,14 +193,14 @@ def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1, "gauges": [3]}'])
 def test_a_legend_that_is_damaged_is_named(path: Path, text: str) -> None:
-    _legend_path(path).write_text(text)
+    legend_path(path).write_text(text)
 
     with pytest.raises(RunDamaged, match="gauges.json cannot be read"):
         _read_legend(path)
 
 
 def test_a_legend_of_a_newer_feedline_says_to_upgrade(path: Path) -> None:
-    _legend_path(path).write_text(json.dumps({"schema_version": 99, "gauges": []}))
+    legend_path(path).write_text(json.dumps({"schema_version": 99, "gauges": []}))
 
     with pytest.raises(SchemaTooNew, match="update feedline"):
         _read_legend(path)
@@ -214,6 +212,25 @@ def test_a_run_without_gauges_is_told_by_file_not_found(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    program = "import sys, feedline.profiler.samplers.gauge_file; sys.exit('torch' in sys.modules)"
+    program = (
+        "import sys, feedline.profiler.samplers.gauge_reader; sys.exit('torch' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+THINNED = """
+import sys
+from pathlib import Path
+from feedline.profiler.samplers.gauge_file import GaugeWriter
+
+writer = GaugeWriter(Path(sys.argv[1]), 64 * 1024)
+for tick in range(5000):
+    writer.append(tick, [(0, 1.0)])
+sys.exit(not writer.thinned or "numpy" in sys.modules)
+"""
+
+
+def test_writing_and_thinning_need_no_numpy(path: Path) -> None:
+    """A program that has not imported it may still set how many threads it uses."""
+    assert subprocess.run([sys.executable, "-c", THINNED, str(path)]).returncode == 0

@@ -20,12 +20,8 @@ import pytest
 
 from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
-from feedline.profiler.samplers.gauge_file import (
-    _CHUNK_BYTES,
-    _legend_path,
-    _read_legend,
-    read_gauges,
-)
+from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, legend_path
+from feedline.profiler.samplers.gauge_reader import _read_legend, read_gauges
 from feedline.profiler.samplers.sampler import Sampler
 
 SAMPLE = """
@@ -176,14 +172,14 @@ def test_files_of_another_run_are_left_as_they_are(path: Path, counting) -> None
     first = Sampler(path, [counting()])
     first.prepare()
     first.tick()
-    before = path.read_bytes(), _legend_path(path).read_bytes()
+    before = path.read_bytes(), legend_path(path).read_bytes()
 
     second = Sampler(path, [counting(gauges=7)])
     second.start()
     assert second.ready.wait(5)
     second.stop()
 
-    assert (path.read_bytes(), _legend_path(path).read_bytes()) == before
+    assert (path.read_bytes(), legend_path(path).read_bytes()) == before
     assert second.absent == {
         "sampler": masks.text(f"{path}: stopped sampling: {path}: File exists")
     }

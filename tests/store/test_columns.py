@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feedline.profiler.events import RECORD_DTYPE, Stage
+from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import (
     _MEANINGS,
+    RECORD_DTYPE,
     _dtype_of,
     last_sign,
     summed,

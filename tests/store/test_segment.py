@@ -142,6 +142,31 @@ def test_each_name_has_a_number_of_its_own_in_a_file_that_is_continued(path):
     ]
 
 
+CONTINUED = """
+import sys
+from pathlib import Path
+from feedline.profiler.store.segment import Segment
+
+for _ in range(2):
+    segment = Segment(Path(sys.argv[1]), {"role": "main", "pid": 1})
+    number = segment.name_id("read"), segment.name_id("decode")
+    for start in range(3000):
+        segment.add(1, start, 1)
+    segment.close()
+print(*number, "numpy" in sys.modules)
+"""
+
+
+def test_a_file_is_written_and_continued_without_numpy(path):
+    command = [sys.executable, "-c", CONTINUED, str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert ended.stdout.split() == ["1", "2", "False"]
+    process = read_segment(path)
+    assert process.names == {1: "read", 2: "decode"}
+    assert process.records["start"].tolist() == [*range(3000), *range(3000)]
+
+
 def test_a_live_process_keeps_its_file_to_itself(path):
     first, second = Segment(path, MAIN), Segment(path, MAIN)
 
@@ -229,7 +254,7 @@ def in_a_handler(segment, thread):
 
 def test_a_thread_that_a_handler_waits_for_goes_on_and_what_it_does_is_counted(path):
     segment, names = Segment(path, MAIN), []
-    open_span, mark = segment.add(Stage.NEXT, 1, -1), segment.mark(1)
+    open_span = segment.add(Stage.NEXT, 1, -1)
 
     def works():
         for _ in range(30):
@@ -237,7 +262,7 @@ def test_a_thread_that_a_handler_waits_for_goes_on_and_what_it_does_is_counted(p
         segment.end(open_span, Stage.NEXT, 5)
         names.append(segment.name_id("unknown"))
         names.append(segment.add_for_good(Stage.EPOCH, 1, 2))
-        for asked in (lambda: segment.mark(1), lambda: segment.sums_before(mark)):
+        for asked in (lambda: segment.mark(1), lambda: segment.written_since(-1, 0)):
             with pytest.raises(TimeoutError):
                 asked()
 

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.text.formatting import counted, size
-from feedline.analysis.text.sentences import PART, SIZE, TIME, Sentence
+from feedline.analysis.text.sentences import PART, SIZE, TIME, Sentence, Slot
 
 _RULE_ID = "killed_worker"
 
@@ -23,6 +23,11 @@ _LIMIT = Sentence("the limit of its control group, {limit}, was reached", limit=
 _MACHINE = "no limit of a control group was reached: the machine's memory was full"
 _BELOW = Sentence("the limit of its control group, {limit}, was not reached", limit=SIZE)
 _GREW = Sentence("in {time} it had grown by {grown}", time=TIME, grown=SIZE)
+_OF_BATCH = Sentence(
+    "for its {which} batch it had grown by {grown}",
+    which=Slot(str, ("first", "last, unfinished")),
+    grown=SIZE,
+)
 _STEADY = Sentence("it had not grown for {time}", time=TIME)
 _LAST = Sentence("it was seen last {at} after the recording began", at=TIME)
 _TOGETHER = Sentence(
@@ -32,6 +37,8 @@ _TOGETHER = Sentence(
 )
 _NOT_COUNTED = "the kernel counts processes that it kills for memory, and counted none"
 _LOOK = "Look in the dataset for lists, dicts and caches that get longer with each sample."
+_SHARE = "Load once what all samples need: before workers are forked, or as a memory map."
+_LARGE = "Look for samples that are much larger than the others, and skip or shrink them."
 _EMPTY = "Empty or bound what this line adds to with each sample."
 _FEWER = "Use fewer workers, a smaller prefetch_factor or smaller batches, or raise the limit."
 _ASK = "Find out what sent the signal: a job scheduler, a monitor of memory, or the program."
@@ -58,7 +65,8 @@ def found(killed: KilledWorker | None) -> Finding | None:
                 ("worker", "number of the worker", _number(killed.worker), ""),
                 ("seen_s", "when it was seen last, in the recording", killed.at_s, "s"),
                 ("worker_bytes", "its memory then", killed.size_bytes, "B"),
-                ("grown_bytes", "growth since its first reading", killed.grown_bytes, "B"),
+                ("grown_bytes", "growth since it could work", killed.grown_bytes, "B"),
+                ("batch_bytes", "of that, while it made one batch", killed.batch_bytes, "B"),
                 ("growing_s", "time in which it grew", killed.grown_s, "s"),
                 ("growth_per_s", "growth per second", killed.per_second_bytes, "B/s"),
                 ("together_bytes", "all workers of its loader", killed.together_bytes, "B"),
@@ -69,7 +77,7 @@ def found(killed: KilledWorker | None) -> Finding | None:
         ),
         fix=fix,
         fix_more=others,
-        place="" if killed.for_memory is False else killed.place,
+        place=killed.place if fix == _EMPTY else "",
         how_to_check="Record with half as many workers. If one is killed at the same size, after "
         "as many samples of its own, their number is not the cause.",
     )
@@ -88,18 +96,30 @@ def _who(killed: KilledWorker) -> str:
 
 
 def _size(killed: KilledWorker) -> str:
-    """Return ``: it had 1.90 GB and grew by 210 MB per second``."""
+    """Return ``: it had 1.90 GB and grew by 210 MB per second``, or how much was for one batch.
+
+    Its growth is no cause of a signal that may have had another sender.
+    """
     if killed.size_bytes is None:
         return ""
     grew = ""
-    if killed.per_second_bytes is not None:
+    if killed.for_memory and killed.batch_bytes is not None:
+        grew = f", {size(killed.batch_bytes)} of it for its {_which(killed)} batch"
+    elif killed.for_memory and killed.per_second_bytes is not None:
         grew = f" and grew by {size(killed.per_second_bytes)} per second"
     return f": it had {size(killed.size_bytes)}{grew}"
 
 
+def _which(killed: KilledWorker) -> str:
+    return "first" if killed.first_batch else "last, unfinished"
+
+
 def _more(killed: KilledWorker) -> list[str]:
     more = [*_why(killed)]
-    if killed.per_second_bytes is not None:
+    if killed.batch_bytes is not None:
+        if not killed.for_memory:
+            more.append(_OF_BATCH(which=_which(killed), grown=killed.batch_bytes))
+    elif killed.per_second_bytes is not None:
         more.append(_GREW(time=killed.grown_s, grown=killed.grown_bytes))
     elif killed.grown_s:
         more.append(_STEADY(time=killed.grown_s))
@@ -122,6 +142,8 @@ def _why(killed: KilledWorker) -> list[str]:
 def _fixes(killed: KilledWorker) -> list[str]:
     if killed.for_memory is False:
         return [_ASK]
+    if killed.batch_bytes is not None:
+        return [_SHARE if killed.first_batch else _LARGE, _FEWER]
     if killed.per_second_bytes is None:
         return [_FEWER]
     return [_EMPTY if killed.place else _LOOK, _FEWER]

@@ -53,6 +53,7 @@ class Photos(Dataset):
         self.lock = multiprocessing.get_context(given.start).Lock() if given.lock else None
         self.ballast = ballast(given.ballast)
         self.kept = [self.decode(file) for file in self.files] if given.keep else []
+        self.decoded = {}
 
     def __len__(self):
         return self.given.batch * self.given.steps
@@ -90,8 +91,16 @@ class Photos(Dataset):
             )
         if self.given.decoder == "albumentations":
             return torch.from_numpy(self.augmented(np.asarray(Image.open(file).convert("RGB"))))
-        image = Image.open(file).convert("RGB")
+        image = self.image(file)
         return np.array(image) if self.transform is None else self.transform(image)
+
+    def image(self, file):
+        """A picture, which each worker may keep for the next epoch."""
+        if not self.given.cached:
+            return Image.open(file).convert("RGB")
+        if file not in self.decoded:
+            self.decoded[file] = Image.open(file).convert("RGB")
+        return self.decoded[file]
 
     def frame(self, file):
         """One of a video: those before it are decoded too."""
@@ -160,6 +169,9 @@ def arguments():
     parser.add_argument("--collate", choices=COLLATES, default="default")
     parser.add_argument(
         "--keep", action="store_true", help="decode all files once and keep the samples"
+    )
+    parser.add_argument(
+        "--cached", action="store_true", help="each worker keeps all pictures that it decodes"
     )
     parser.add_argument(
         "--lock", action="store_true", help="workers make their samples one after another"

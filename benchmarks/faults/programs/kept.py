@@ -7,6 +7,7 @@ kept.py --objects 500000 --records 4000 [--disabled]
 import gc
 import time
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -22,7 +23,7 @@ class Rows(Dataset):
     def __init__(self, given):
         self.count = given.batch * given.steps
         self.read = [[number, str(number)] for number in range(given.listed)]
-        self.stored = []
+        self.stored, self.table = [], None
         self.given = given
 
     def __len__(self):
@@ -31,9 +32,19 @@ class Rows(Dataset):
     def __getitem__(self, index):
         if self.given.worker_keeps:
             self.stored.append(torch.ones(self.given.worker_keeps << 10, dtype=torch.uint8))
+        if self.given.table_mb and self.table is None:
+            self.table = table(self.given.table_mb)
+        if self.given.huge_mb and index == self.count // 2:
+            table(self.given.huge_mb)
         for number in range(64 if self.read else 0):  # each look writes to the object's counter
             self.read[(index * 64 + number) % len(self.read)][0]
         return torch.full((WIDTH,), float(index % 7)), index % 10
+
+
+def table(mb):
+    """So many megabytes of numbers, 16 at a time."""
+    dice = np.random.default_rng(0)
+    return [dice.normal(size=1 << 21) for _ in range(mb >> 4)]
 
 
 def arguments():
@@ -49,6 +60,10 @@ def arguments():
     )
     parser.add_argument("--listed", type=int, default=0, help="objects that workers look at")
     parser.add_argument("--worker-keeps", type=int, default=0, help="kB of each sample")
+    parser.add_argument(
+        "--table-mb", type=int, default=0, help="that each worker reads for itself at first"
+    )
+    parser.add_argument("--huge-mb", type=int, default=0, help="that one sample takes")
     return parser.parse_args()
 
 
