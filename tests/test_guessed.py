@@ -160,6 +160,8 @@ def test_html_is_written_into_the_run_and_only_its_path_is_printed(project, capf
     assert (code, out) == (0, "runs/demo/report.html\n")
     written = {path.name for path in (project / "runs" / "demo").iterdir()}
     assert written == {".feedline", "rank0", "report.html"}
+    code, out, _ = said(capfd, "report demo --html --json out.json")
+    assert (code, out) == (0, "runs/demo/report.html\n")
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def measure(
     use = _cpu_use(source) if step is not None else None
     workers, loaders = batch_making.workers(shown), batch_making.loaders(shown)
     facts = _facts(source, step, workers, loaders, use, killed)
-    about = run_info(run, ended.rank, end)
+    about = run_info(run, ended.rank, end, [rank.rank for rank in source.ranks.values()])
     pace, trained = _throughput(source, trained, step)
     measured = MeasuredRun(
         run=about,

@@ -357,7 +357,7 @@ class MeasuredRun:
     run: RunInfo
     throughput: Throughput
     step: StepSummary | None  # None: the run never made a step
-    workers: Workers | None  # None: no loader was seen
+    workers: Workers | None  # None: no loader was seen, or not how it makes its batches
     loaders: list[Loader]
     # by rank number; all other figures are those of the rank ``shown``
     ranks: dict[str, RankSummary]
@@ -417,7 +417,7 @@ class Report(MeasuredRun):
         throughput: How fast the training went.
         step: The mean training step, split into stages. None: no step was recorded.
         workers: What making samples costs in the training loader's processes. None: no loader was
-            seen.
+            seen, or how it makes batches is not visible.
         loaders: Every loader that the program made.
         ranks: Rank number (as text) -> that rank in short. Figures outside `ranks` and `comm` are
             those of the rank `shown`, unless they are described as those of all ranks.

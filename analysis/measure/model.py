@@ -26,7 +26,7 @@ class RunInfo:
             (still going).
         command: The command line, one item per argument. Values that might be private are masked.
         started: When recording began, ISO 8601.
-        duration_s: From the beginning to the end of recording. Unit: s.
+        duration_s: From the beginning to the end of recording, of the rank recorded longest. Unit: s.
         exit_code: The script's exit code. None: the run was cut or is live.
         ranks: How many processes trained together.
         versions: Name -> version: feedline, python, torch and others.

@@ -170,7 +170,7 @@ def _stages(step: StepSummary, most: int, ledger: Ledger | None, told: Collectio
         rows += [bar(part, part_s, part, inside=True) for part, part_s in parts]
     if rest_s >= _SMALL * total:
         rows.append(Bar(_REST, _figures(rest_s, total, scale), rest_s / total))
-    return Bars(tuple(rows), ("step", "", "GPU") if on_gpu else ())
+    return Bars(tuple(rows), ("step", "", "GPU span") if on_gpu else ())
 
 
 def _parts(inside: dict[str, float], least_s: float) -> list[tuple[str, float]]:

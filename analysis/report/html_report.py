@@ -75,7 +75,7 @@ def render(report: Report, source: SourceLines | None = None) -> str:
         colors=(made := Palette(report)).css_class,
         **page.assets(),
         step=_step(report, report.step, made) if report.step else None,
-        workers=_workers(report.workers, made) if report.workers else None,
+        workers=_workers(report.workers, report.loaders, made) if report.workers else None,
         code=_code(report.user_code, made, source) if report.user_code else None,
         quotes=source is not None,
         roofline=_roofline(report.roofline) if report.roofline else None,
@@ -88,7 +88,13 @@ def render(report: Report, source: SourceLines | None = None) -> str:
         gauges=[_drawn(gauge) for gauge in report.gauges if not _of_memory(gauge)],
         memory=[_drawn(gauge) for gauge in report.gauges if _of_memory(gauge)],
         refused=phrases.refused_that_matter(report.hooks),
-        data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
+        data=embedded(
+            {
+                "series": _columns(report.step.series, made, _steps_shown(report))
+                if report.step
+                else None
+            }
+        ),
     )
 
 
@@ -150,17 +156,21 @@ def _step(report: Report, step: StepSummary, made: Palette) -> dict[str, object]
         "waits": waits,
         "wait_scale": Scale.column(waits),
         "run": phrases.run_parts(report.ledger),
-        "series": step_series(step.series, made),
+        "series": step_series(step.series, made, _steps_shown(report)),
+        "shown": _steps_shown(report),
         "beyond": count_beyond_axis(step.series) if step.series.steps else 0,
         "longest": max(step.series.wall_max_s, default=None),
     }
 
 
-def _workers(workers: Workers, made: Palette) -> dict[str, object]:
+def _workers(workers: Workers, loaders: list[Loader], made: Palette) -> dict[str, object]:
     longest = max((cost.wall_s for cost in workers.per_sample.values()), default=0.0)
     operations = sorted(workers.operations, key=lambda operation: -operation.wall_s)
     slowest = max((operation.wall_s for operation in operations), default=0.0)
     bins = workers.sample_wall_histogram
+    feeding = [loader.settings for loader in loaders if loader.role == "training"]
+    whole = bool(feeding) and all(settings.get("whole_batches") for settings in feeding)
+    timed = "batches" if whole else "samples"
     return {
         "figure": sample_cost(workers, made),
         "unsplit": any(
@@ -170,7 +180,8 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
         "operations": operations,
         "operation_scale": Scale.of_seconds(slowest, digits=3),
         "slowest": slowest,
-        "histogram": histogram(bins),
+        "timed": timed,
+        "histogram": histogram(bins, timed),
         "half": quantile_edge(bins, 0.5),
         "most": quantile_edge(bins, 0.95),
         "counted": sum(samples for _, samples in bins),
@@ -310,8 +321,21 @@ def _span(gauge: Gauge) -> tuple[str, str]:
     )
 
 
-def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
-    """Return what the script reads out: times in one unit, four digits each."""
+def _steps_shown(report: Report) -> str:
+    """Return what the steps of the series are called: they are not numbered as all steps are."""
+    assert report.step is not None
+    every = sum(report.step.series.steps) >= report.throughput.steps
+    return "step" if every else "recorded step"
+
+
+def _columns(series: StepSeries, made: Palette, shown: str) -> dict[str, object]:
+    """Return what the script reads out: times in one unit, four digits each.
+
+    Args:
+        series: to be read out.
+        made: colors of the stages.
+        shown: what its steps are called.
+    """
     scale = Scale.column(max(series.wall_max_s, default=0.0))
 
     def short(values: list[float]) -> list[float]:
@@ -319,6 +343,7 @@ def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
 
     return {
         "unit": scale.unit,
+        "shown": shown,
         "start_s": [round(start, 2) for start in series.start_s],
         "steps": series.steps,
         "min": short(series.wall_min_s),

@@ -36,7 +36,7 @@ class Row:
 
     Attributes:
         name: short, unique in the run: "1".
-        report: path of its HTML report, relative to the run folder.
+        report: path of its HTML report, relative to the run folder; empty where it has none.
         epochs: None where the loader's length is unknown.
         rule_id: of the finding that its verdict tells; "" where there is none.
         message: its verdict.
@@ -108,17 +108,17 @@ class Overview:
         ]
 
 
-def row(name: str, report: Report, path: Path) -> Row:
+def row(name: str, report: Report, path: Path | None) -> Row:
     """Return a training's row.
 
     Args:
-        path: of its report, relative to the run folder.
+        path: of its report, relative to the run folder; None: it has none.
     """
     made, pace = report.convergence, report.throughput
     per_epoch = made.samples_per_epoch if made is not None else None
     return Row(
         name=name,
-        report=str(path),
+        report=str(path or ""),
         model=report.run.model,
         optimizer=report.run.optimizer,
         steps=pace.steps,
@@ -181,11 +181,11 @@ def document_of(overview: Overview, alone: bool = True) -> Document:
     heads = tuple(_HEADS[:-1])
     notes = []
     if left := len(overview.rows) - len(rows):
-        notes.append(f"{left} more training runs are in report.html and report.json.")
-    if alone:
-        first, last = overview.rows[0].report, overview.rows[-1].report
+        where = "are in report.html and report.json" if alone else "are not in this table"
+        notes.append(f"{left} more training runs {where}.")
+    if alone and (pages := [one.report for one in overview.rows if one.report]):
         here = "; show one here with --part N" if overview.outside is not None else ""
-        notes.append(f"Reports: {first} to {last}{here}")
+        notes.append(f"Reports: {pages[0]} to {pages[-1]}{here}")
     return Document(
         (
             Title((overview.name, _title(overview))),
@@ -200,11 +200,12 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
 
     How they ended follows, where not well.
     """
-    by_rule: dict[str, list[Row]] = {}
-    for one in rows:
-        by_rule.setdefault(one.rule_id, []).append(one)
+    by_cause: dict[str, list[Row]] = {}
+    for one in rows:  # without a finding, what is said differs
+        by_cause.setdefault(one.rule_id or one.message, []).append(one)
     said = []
-    for rule_id, own in by_rule.items():
+    for own in by_cause.values():
+        rule_id = own[0].rule_id
         names = (
             f"Training {own[0].name}"
             if len(own) == 1
@@ -341,7 +342,7 @@ def show_as(
     several = len(summary.rows) > 1
     if form == _TEXT:
         if several:
-            document_text.show(document_of(summary), console)
+            document_text.show(document_of(summary, alone=False), console)
         else:
             show_terminal(built[0], console, full, (), run)
         return

@@ -112,6 +112,7 @@ NO_STEP = (
     "no batch in a training loop."
 )
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+UNSEEN_MAKING = "Not measured: how this loader makes its samples is not visible."
 NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 

@@ -69,7 +69,7 @@
     function show(index) {
       const first = ends[index] - series.steps[index];
       const middle = (first + ends[index]) / 2 / total;
-      const steps = series.steps[index] === 1 ? `step ${grouped(first + 1)}` : `steps ${grouped(first + 1)} to ${grouped(ends[index])}`;
+      const steps = series.steps[index] === 1 ? `${series.shown} ${grouped(first)}` : `${series.shown}s ${grouped(first)} to ${grouped(ends[index] - 1)}`;
       const table = document.createElement("table");
       cell(table.insertRow(), `${steps} of ${grouped(total)}, ${series.start_s[index]} s after the first`).colSpan = 2;
       const median = table.insertRow();

@@ -10,7 +10,6 @@ from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool,
 from feedline.cli.outputs import check_json, default_folder, progress_bar
 from feedline.profiler import masks
 from feedline.profiler.errors import (
-    FeedlineError,
     Interrupted,
     PlaceTaken,
     RankCollision,
@@ -75,10 +74,9 @@ class IngestCommand:
         ranks = _parse_ranks(args.rank, args.file)
         refuse_twice(args.file, "trace")
         _refuse_copies(args.file)
-        command = ["feedline", "ingest", *args.file]
         check_json(args)
-        resumes = not args.force and not args.quiet and _waits_for_report(output, command)
-        if os.path.lexists(output) and not args.force and not resumes:
+        older = _number_of(output)
+        if older is not None and not args.force:
             raise PlaceTaken.exists(output)
 
         from feedline.analysis.ranks.ingest_traces import ingest
@@ -88,22 +86,26 @@ class IngestCommand:
         limits = TraceLimits.of(args.max_events) if args.max_events else DEFAULT
         problems: dict[str, str] = {}
         try:
-            if resumes:
-                say(f"{output} already holds these traces; writing its report")
-            else:
-                with (
-                    rank_pool(args, len(args.file)) as pool,
-                    progress_bar(args.quiet) as report_progress,
-                ):
-                    problems = ingest(
-                        args.file, output, pool, ranks, limits, command, report_progress, args.force
-                    ).problems
+            with (
+                rank_pool(args, len(args.file)) as pool,
+                progress_bar(args.quiet) as report_progress,
+            ):
+                problems = ingest(
+                    args.file,
+                    output,
+                    pool,
+                    ranks,
+                    limits,
+                    ["feedline", "ingest", *args.file],
+                    report_progress,
+                    args.force,
+                ).problems
             for problem in problems.values():
                 say(f"skipped: {problem}")
             if not args.quiet or args.json:
                 show_run(output, *_report_options(args))
         except KeyboardInterrupt as error:
-            if not _waits_for_report(output, command):
+            if _number_of(output) in (None, older) or os.path.lexists(output / "report.json"):
                 raise
             raise Interrupted(
                 f"interrupted: {output} holds the traces but no report yet; feedline report "
@@ -138,19 +140,11 @@ def _refuse_copies(files: list[str]) -> None:
                 )
 
 
-def _waits_for_report(run: Path, command: list[str]) -> bool:
-    """Return whether this command made the run folder, but was interrupted before the report."""
-    from feedline.profiler.record.privacy import mask_argv
-    from feedline.profiler.store.trainings import open_run
-
-    if os.path.lexists(run / "report.json"):
-        return False
-    try:
-        return any(
-            rank.manifest.command == mask_argv(command) for rank in open_run(run).ranks.values()
-        )
-    except (FeedlineError, OSError):
-        return False
+def _number_of(run: Path) -> int | None:
+    """Return what tells a run folder from the one that replaces it; None: nothing is there."""
+    with suppress(OSError):
+        return os.lstat(run).st_ino
+    return None
 
 
 def _parse_ranks(given: list[str], files: list[str]) -> dict[str, int]:

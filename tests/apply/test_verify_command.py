@@ -185,6 +185,19 @@ def test_which_metric_is_better_is_not_guessed(training, capfd, options, message
     assert not (training / "runs").exists()
 
 
+def test_a_metric_that_is_misspelled_is_told_after_the_first_training(training, capfd):
+    fix = ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", "2"]
+    program = ["--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"]
+
+    assert main(["verify", *fix, "--metric", "training loss", *program]) == FixError.exit_code
+
+    assert "no branch has a metric 'training loss'; the metrics are train loss" in " ".join(
+        capfd.readouterr().err.split()
+    )
+    runs = training / "runs" / "verify"
+    assert [path.name for path in runs.glob("*-seed*/")] == ["baseline-seed0"]
+
+
 def test_a_run_alone_gets_the_command_that_tests_the_fix_of_its_report(
     tmp_path, monkeypatch, capfd
 ):
@@ -198,5 +211,15 @@ def test_a_run_alone_gets_the_command_that_tests_the_fix_of_its_report(
         "to test the fix of this report: feedline verify runs/demo --fix too_few_workers -- "
         "examples/train_imagefolder.py data/photos --size 32 --workers 1"
     ) in capfd.readouterr().err
+    manifest = tmp_path / "runs" / "demo" / "rank0" / "manifest.json"
+    recorded_as = json.loads(manifest.read_text())
+    for command, said in (
+        (["train.py", "***", "--workers", "1"], "-- train.py '***' --workers 1 (replace each *** "),
+        (["train.py"], "-- train.py (add the arguments of the script"),
+        ([], "-- SCRIPT ..."),
+    ):
+        manifest.write_text(json.dumps({**recorded_as, "command": command}))
+        assert main(["verify", "runs/demo"]) == 2
+        assert said in " ".join(capfd.readouterr().err.split())
     assert main(["verify", "runs/healthy"]) == 2
     assert "runs/healthy has no fix that can be tested from outside" in capfd.readouterr().err

@@ -295,6 +295,23 @@ def test_whole_runs_of_an_interrupted_command_are_replaced_where_its_result_is_k
     assert not (tmp_path / "unchanged-1.log").exists()
 
 
+@pytest.mark.parametrize("whole", [1, 2])
+def test_an_error_after_the_last_run_discards_none(tmp_path, whole):
+    names = ["unchanged-1", "changed-1"]
+    results.prepare(tmp_path, [], False)
+    failed = Unfinished(tmp_path, ["num_workers=2"], names, False)
+    with pytest.raises(OSError, match="disk full"), failed.resumable(new=False, named=True):
+        for name in names[:whole]:
+            with feedline.record(tmp_path / name):
+                pass
+            failed.add(name)
+        raise OSError("disk full")
+
+    again = Unfinished(tmp_path, ["num_workers=2"], names, False)
+    assert [name in again for name in names] == [whole == 2] * 2
+    assert [(tmp_path / name).exists() for name in names] == [whole == 2] * 2
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_second_trial_replaces_the_runs_and_the_patch_of_the_first(tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """Where ticks and labels go."""
 
 import math
+import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,3 +65,22 @@ def test_values_that_differ_by_rounding_have_an_axis(value: float, ulps: int) ->
 
     assert axis.low <= value <= other <= axis.high and axis.low < axis.high
     assert 0 <= axis.y(value) <= 190 and axis.rows()
+
+
+@pytest.mark.parametrize("log", [None, False, True])
+@pytest.mark.parametrize("values", [[1.0, sys.float_info.max], [5e-324, 1.0], [5e-324] * 2])
+def test_values_at_the_ends_of_float64_have_an_axis(values: list[float], log: bool | None) -> None:
+    """Such as the best loss of a program, before it has one."""
+    axis = YAxis.over(values, 110, log)
+
+    assert axis.low < axis.high < math.inf
+    assert all(0 <= axis.y(value) <= 110 for value in (*values, -sys.float_info.max))
+    assert 1 <= len([mark for mark in axis.rows() if "<text" in mark]) <= 4
+    assert max(len(mark) for mark in axis.rows()) < 120
+
+
+def test_values_of_both_signs_at_the_ends_of_float64_have_an_axis() -> None:
+    axis = YAxis.over([-sys.float_info.max, sys.float_info.max], 110)
+
+    assert (axis.y(-sys.float_info.max), axis.y(sys.float_info.max)) == (110, 0)
+    assert axis.rows()

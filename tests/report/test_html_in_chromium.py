@@ -152,7 +152,7 @@ def test_the_arrow_keys_read_out_every_figure_and_escape_closes_the_tip(browser:
         reached.append(first)
 
     assert reached[0] == "1 epoch_start: 2.3 ms, 1.3 % of the step"
-    assert reached[1].startswith("steps 1 to 2 of 1,200")
+    assert reached[1].startswith("steps 0 to 1 of 1,200")
     assert reached[2].startswith("read: 1.77 ms = 0.31 CPU + 0.02 waiting for CPU + 1.44 blocked")
 
 
@@ -223,7 +223,7 @@ def test_the_pointer_reads_out_a_column_of_the_series(browser: Browser) -> None:
     ActionChains(browser.driver).scroll_to_element(series).move_to_element(series).perform()
 
     tip = browser.js("return document.getElementById('tip').textContent")
-    assert tip.startswith(("steps 599 to 600 of 1,200", "steps 601 to 602 of 1,200"))
+    assert tip.startswith(("steps 598 to 599 of 1,200", "steps 600 to 601 of 1,200"))
     assert (
         browser.js("return document.querySelector('.cursor').getAttribute('visibility')")
         == "visible"

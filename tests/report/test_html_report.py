@@ -54,6 +54,34 @@ def test_a_figure_that_is_missing_says_why() -> None:
     assert "no step was recorded" in first_screen(replace(VARIANTS["no steps"](), throughput=pace))
 
 
+def test_steps_recorded_in_detail_are_not_numbered_as_all_steps() -> None:
+    made = report()
+    rested = render(replace(made, throughput=replace(made.throughput, steps=5000)))
+
+    assert "These are 1,200 of 5,000 steps, those recorded in detail, side by side." in rested
+    assert ">recorded step 0<" in rested and ">step 0<" not in rested
+    assert "recorded in detail, side by side" not in render(made) and ">step 0<" in render(made)
+
+
+def test_a_loader_that_makes_its_samples_out_of_sight_is_not_unseen() -> None:
+    loaders = report().loaders
+    unseen, none = (render(replace(report(), workers=None, loaders=one)) for one in (loaders, []))
+
+    assert "how this loader makes its samples is not visible" in unseen
+    assert "no loader was seen" not in unseen and "no loader was seen" in none
+
+
+def test_batches_that_are_made_in_one_call_are_not_counted_as_samples() -> None:
+    made = report()
+    training, *others = made.loaders
+    whole = replace(training, settings={**training.settings, "whole_batches": True})
+    page = render(replace(made, loaders=[whole, *others]))
+
+    assert "Wall time of single batches" in page and "Number of batches by time." in page
+    assert " batches, " in page and "Wall time of single samples" not in page
+    assert "Wall time of single samples" in render(made)
+
+
 def test_shares_of_evaluation_are_not_drawn_beside_shares_of_the_step() -> None:
     code = UserCode(0, 400, functions=[_takes("step", 0.9, "forward"), _takes("score", 0.48)])
     page = render(replace(report(), user_code=code)).partition('id="code"')[2]

@@ -64,6 +64,22 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(two, tmp_path,
     assert any("broken.json" in note for note in report["notes"])
 
 
+def test_a_file_of_impossible_numbers_is_named_and_leaves_nothing_that_cannot_be_read(
+    two, tmp_path, capsys
+):
+    broken = json.loads(gzip.decompress(Path(two[1]).read_bytes()))
+    for event in broken["traceEvents"]:
+        if "Seq" in event.get("args", {}):
+            event["args"]["Seq"] = 1 << 60
+    (tmp_path / "broken.json").write_text(json.dumps(broken))
+
+    done = ingested([two[0], str(tmp_path / "broken.json")], tmp_path / "run")
+
+    (why,) = done.problems.values()
+    assert "broken.json contains impossible numbers (`collectives` " in why
+    assert list(done.ranks) == [0] and len(folder.read(tmp_path / "run" / "rank0").events)
+
+
 def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
     paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
 
@@ -152,6 +168,20 @@ def test_an_older_run_is_kept_unless_asked(two, tmp_path, capsys):
     assert not (run / "rank1").exists()
     assert main(["ingest", *two, "-o", str(run), "-q", "-f"]) == 0
     assert (run / "rank1").exists()
+
+
+def test_the_report_of_other_traces_is_never_shown_as_theirs(tmp_path, capsys):
+    for name, late_us in (("a", 0), ("b", 90_000)):
+        (tmp_path / name).mkdir()
+        kineto(tmp_path / name / "trace.json", rank=0, late_us=late_us)
+    run = tmp_path / "run"
+    assert main(["ingest", str(tmp_path / "a" / "trace.json"), "-o", str(run), "-q"]) == 0
+
+    assert main(["ingest", str(tmp_path / "b" / "trace.json"), "-o", str(run)]) == 73
+
+    shown = capsys.readouterr()
+    assert shown.out == "" and "already exists" in shown.err
+    assert not (run / "report.json").exists()
 
 
 def test_a_rank_argument_without_a_number_is_told(two, tmp_path, capsys):

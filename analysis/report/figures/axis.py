@@ -14,6 +14,9 @@ DECADE = 10.0
 _ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
 _PX_A_ROW = 40
 _ALIKE = 1e-9  # of the values: what they differ by is rounding
+_FARTHEST = 1e300  # drawn for what is beyond: there would be no room for a tick above float64's end
+_NEAREST = 1e-290  # values that are all nearer to 0 have too few digits for ticks between them
+_LONGEST_TICK = 1e15  # written without an exponent
 
 
 def _nice_step(span: float, most: int) -> float:
@@ -138,16 +141,17 @@ def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
 
 def log_share(value: float, low: float, high: float) -> float:
     """Return where a value is on a logarithmic axis, 0 to 1."""
-    return math.log(value / low) / math.log(high / low)
+    return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """Return 1, 2, 5 times powers of ten between both.
 
-    Where that would be too many, it is only the powers, or every second or third of them.
+    Where that would be too many, it is only the powers, or every second, third, 10th ... of them.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+    of_powers = tuple(((1,), stride) for stride in (1, 2, 3, 10, 30, 100, 300))
+    for factors, stride in (((1, 2, 5), 1), *of_powers):
         values = [
             factor * 10.0**power
             for power in range(first, last + 1)
@@ -247,13 +251,17 @@ class YAxis(NamedTuple):
             height: px.
             log: None: where all are above 0 and span more than a decade.
         """
-        low, high = min(values), max(values)
+        drawn = [min(max(value, -_FARTHEST), _FARTHEST) for value in values]
+        low, high = min(drawn), max(drawn)
         if log is None:
             log = low > 0 and high > DECADE * low
-        if log:
+        if log and high >= _NEAREST:
             return cls(low / _ROOM, high * _ROOM, True, height)
-        if high - low <= _ALIKE * max(abs(low), abs(high)):  # means of the same number differ
-            low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
+        size = max(abs(low), abs(high))
+        if size < _NEAREST:
+            low, high = 0.0, 1.0
+        elif high - low <= _ALIKE * size:  # means of the same number differ
+            low, high = low - abs(low) / 2, high + abs(high) / 2
         step = _nice_step(high - low, max(2, round(height / _PX_A_ROW)))
         return cls(
             step * math.floor(low / step + 1e-9),
@@ -280,7 +288,8 @@ class YAxis(NamedTuple):
         for index in range(round((self.high - self.low) / step) + 1):
             tick = self.low + index * step
             y = self.height * (1 - index * step / (self.high - self.low))
-            words = f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.1e}"
+            plain = decimals < 6 and abs(tick) < _LONGEST_TICK
+            words = f"{tick:,.{decimals}f}" if plain else f"{tick:.1e}"
             marks += level_line(y, words)
         return marks
 

@@ -47,8 +47,13 @@ def quantile_edge(bins: _Bins, part: float) -> float | None:
     return None
 
 
-def histogram(bins: _Bins) -> Markup | None:
-    """Draw bars of equal width, one a bin; the axis names the bins' edges."""
+def histogram(bins: _Bins, timed: str = "samples") -> Markup | None:
+    """Draw bars of equal width, one a bin; the axis names the bins' edges.
+
+    Args:
+        bins: upper edge in s, number.
+        timed: what is counted: samples, or batches where each is made in one call.
+    """
     shown = _filled(bins)
     if not shown:
         return None
@@ -57,7 +62,7 @@ def histogram(bins: _Bins) -> Markup | None:
     parts = count_rows(top, _HISTOGRAM_HEIGHT, 3)
     for index, (low, high, samples) in enumerate(shown):
         span = f"up to {_edge(high)}" if low is None else f"{_edge(low)} to {_edge(high)}"
-        tip = f"{span}: {count(samples)} samples, {share(samples / total)}"
+        tip = f"{span}: {count(samples)} {timed}, {share(samples / total)}"
         height = max(_HISTOGRAM_HEIGHT * samples / top, 1.5 if samples else 0)
         place = {"x": percent(index / len(shown)), "width": percent(1 / len(shown))}
         parts.append(
@@ -67,7 +72,7 @@ def histogram(bins: _Bins) -> Markup | None:
             tag("rect", class_="hit", y=0, height=_HISTOGRAM_HEIGHT, data_tip=tip, **place)
         )
     parts += _edges(shown)
-    return figure(parts, _HISTOGRAM_HEIGHT + _HISTOGRAM_AXIS, "Wall time of single samples")
+    return figure(parts, _HISTOGRAM_HEIGHT + _HISTOGRAM_AXIS, f"Wall time of single {timed}")
 
 
 def _edge(edge: float) -> str:

@@ -176,10 +176,15 @@ def _labels(
     return labels
 
 
-def step_series(series: StepSeries, palette: Palette) -> Markup | None:
+def step_series(series: StepSeries, palette: Palette, shown: str = "step") -> Markup | None:
     """Draw both panels over one axis of step numbers.
 
     None for fewer than two columns: there is no course to show.
+
+    Args:
+        series: to be drawn.
+        palette: colors of the stages.
+        shown: what its steps are called.
     """
     if len(series.steps) < 2:
         return None
@@ -193,7 +198,7 @@ def step_series(series: StepSeries, palette: Palette) -> Markup | None:
         *_grid(top, _STACK, lower, most=4),
         _stack(series, palette, top, lower),
         *_names(series, palette, top, lower),
-        *_steps_axis(sum(series.steps), lower + _STACK),
+        *_steps_axis(sum(series.steps), lower + _STACK, shown),
         tag("line", class_="cursor", x1=0, x2=0, y1=0, y2=lower + _STACK, visibility="hidden"),
         width="100%",
         height=lower + _STACK + _AXIS,
@@ -308,11 +313,11 @@ def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[M
     return labels
 
 
-def _steps_axis(total: int, y: float) -> list[Markup]:
+def _steps_axis(total: int, y: float, shown: str) -> list[Markup]:
     marks = [base_line(y)]
     for tick in ticks(total, most=5):
         if tick / total <= 0.97 and tick == int(tick):
-            words = f"step {count(tick)}" if tick == 0 else count(tick)
+            words = f"{shown} {count(tick)}" if tick == 0 else count(tick)
             marks.append(
                 tag(
                     "text",

@@ -343,9 +343,10 @@ def _refuse_source(args: argparse.Namespace) -> None:
 
 def _print_page(written: list[Path]) -> int:
     """Print where the page is: the last one written, which links all others."""
-    if not written:
+    pages = [file for file in written if file.suffix == ".html"]
+    if not pages:
         return OutputError.exit_code
-    save(STDOUT, printable(os.path.relpath(written[-1])))
+    save(STDOUT, printable(os.path.relpath(pages[-1])))
     return 0
 
 

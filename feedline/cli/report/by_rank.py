@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.ranks.blame import PERSISTENT_SHARE
+from feedline.analysis.ranks.blame import FEWEST_STEPS, PERSISTENT_SHARE
 from feedline.analysis.ranks.communication import SHARES
 from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report import phrases
@@ -18,6 +18,7 @@ from feedline.analysis.text.formatting import (
     share,
     size,
 )
+from feedline.analysis.traces.collectives import UNKNOWN_HOST
 from feedline.profiler.printable import printable_in
 
 _MAX_STRAGGLERS = 8  # ranks shown
@@ -33,7 +34,7 @@ def document_of(many: Many) -> Document:
             Headline(*phrases.opening(_verdict(many))),
             Note(_about(many)),
             _step_table(many.ranks, parts),
-            *([_straggler_table(many)] if many.late else []),
+            *([_straggler_table(many)] if many.late and not _why_unknown(many) else []),
             *([_collective_table(many)] if many.kinds else []),
             *([Items(tuple(many.notes), "Notes")] if many.notes else []),
         )
@@ -76,20 +77,26 @@ def _why_unknown(many: Many) -> str:
         return ""
     if many.together is None and not many.collectives:
         return "what they exchange was not seen"
+    steps = max(rank.steps for rank in many.ranks)
+    if not steps:
+        return "no step was recorded"
+    if max(rank.counted_steps for rank in many.ranks) < FEWEST_STEPS:
+        return f"only {counted(steps, 'step')} {'was' if steps == 1 else 'were'} recorded"
     return "" if many.clock_bound_s is not None else "their clocks cannot be compared"
 
 
 def _about(many: Many) -> str:
     """Return the numbers of ranks, hosts, steps and collectives."""
-    hosts = len({rank.host for rank in many.ranks})
+    hosts = {rank.host for rank in many.ranks}
+    places = "" if UNKNOWN_HOST in hosts else f" on {counted(len(hosts), 'host')}"
     missing = (
         f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
     )
     steps = max(rank.steps for rank in many.ranks)
     rate = "" if many.samples_per_s is None else f", {number(many.samples_per_s)} samples/s"
     about = (
-        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on "
-        f"{counted(hosts, 'host')}, {count(steps)} steps{rate}"
+        f"{count(len(many.ranks))} of {count(many.world_size)} ranks"
+        f"{places}, {count(steps)} steps{rate}"
     )
     if not many.collectives:
         return f"{about}, no collectives{'' if many.together is not None else ' seen'}."

@@ -232,7 +232,10 @@ def _report_several(
 
     def rows(base: Path) -> "list[Row]":
         places = [
-            Path(os.path.relpath(training.path / REPORT_FILES[0], base)) for training in trainings
+            Path(os.path.relpath(training.path / REPORT_FILES[0], base))
+            if number < _MAX_PAGES
+            else None
+            for number, training in enumerate(trainings)
         ]
         return [row(*columns) for columns in zip(numbers, reports, places, strict=True)]
 

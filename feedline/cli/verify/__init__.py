@@ -11,6 +11,7 @@ from feedline.cli.outputs import check_json, console_for, save
 from feedline.cli.runs import run_path
 from feedline.cli.settings import OVERRIDES, Value, add_settings, as_typed
 from feedline.profiler.errors import FixError, ScriptError
+from feedline.profiler.masks import MASK
 
 _PAIRS, _SEEDS = 3, 3
 _EXAMPLE: dict[str, Value] = {"num_workers": 4}
@@ -157,9 +158,19 @@ def _without_change(args: argparse.Namespace) -> str:
             f"the report of {args.run_folder} has no fix that can be tested from outside: say what "
             f"to change, as in {_example(args)}"
         )
-    args.fix, args.ranks, command = top.rule_id, len(report.ranks), report.run.command
-    args.program = command if Path(command[0]).suffix == ".py" else ["SCRIPT", "..."]
-    return f"to test the fix of this report: {_example(args)}"
+    args.fix, args.ranks = top.rule_id, len(report.ranks)
+    args.program, missing = _program_of(report.run.command)
+    return f"to test the fix of this report: {_example(args)}{missing}"
+
+
+def _program_of(command: list[str]) -> tuple[list[str], str]:
+    """Return a recorded training as it is typed, and what the recording does not have of it."""
+    if not command or Path(command[0]).suffix != ".py":
+        return ["SCRIPT", "..."], ""
+    if any(MASK in word for word in command):
+        return command, f" (replace each {MASK} by what you typed there)"
+    # it has no arguments, or was recorded without
+    return command, " (add the arguments of the script, if it has any)" * (len(command) == 1)
 
 
 def _example(args: argparse.Namespace) -> str:

@@ -192,7 +192,7 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
     Raises:
         OutputError: there is no room. ScriptError: the unchanged training fails with the first
             seed.
-        FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
+        FixError: the fix did not act, the seeds change nothing, or there is no such metric.
     """
     runs: dict[tuple[str, int], TrainingRecord | str] = {}
     left = Remaining(plan.seeds * len(plan.arms))
@@ -206,15 +206,10 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
             left.end(made)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
+            if len(runs) == 1:  # before the hours that the others take
+                _metric_of(plan.metric, runs)
             _check_seeds_differ(runs)
-    recorded = {key: run for key, run in runs.items() if isinstance(run, TrainingRecord)}
-    try:
-        metric = plan.metric or usual_metric(list(recorded.values()))
-    except ValueError as error:
-        raise FixError(str(error)) from error
-    if not any(metric in run.curves for run in recorded.values()):
-        names = sorted(set().union(*(run.curves for run in recorded.values())) - {"lr"})
-        raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
+    metric = _metric_of(plan.metric, runs)
     branches = [_outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
     return decide(
         plan.arms["fix"],
@@ -224,6 +219,23 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
         plan.margin,
         plan.lower_is_better,
     )
+
+
+def _metric_of(named: str | None, runs: dict[tuple[str, int], TrainingRecord | str]) -> str:
+    """Return the metric to compare.
+
+    Raises:
+        FixError: the branches have none in common, or none has the named one.
+    """
+    recorded = [run for run in runs.values() if isinstance(run, TrainingRecord)]
+    try:
+        metric = named or usual_metric(recorded)
+    except ValueError as error:
+        raise FixError(str(error)) from error
+    if not any(metric in run.curves for run in recorded):
+        names = sorted(set().union(*(run.curves for run in recorded)) - {"lr"})
+        raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
+    return metric
 
 
 def _branch(
