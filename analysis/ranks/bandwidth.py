@@ -198,6 +198,10 @@ def judge_network(
             "no process group has records of all its ranks, so transfer cannot be separated from "
             "waiting",
         )
+    if any(kind.bytes for kind in listed):
+        return _BandwidthCheck(
+            None, "no collective was measured within a step, so the bandwidth is unknown"
+        )
     return _BandwidthCheck(
         None, "message sizes are unknown, and so is the bandwidth of collectives"
     )

@@ -10,7 +10,7 @@ from feedline.analysis.ranks.communication import LateRank
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
-from feedline.analysis.traces.collectives import Collectives, operation
+from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives, operation
 
 _BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 
@@ -18,6 +18,7 @@ _BEHIND = 256  # collectives to look back for the last moment that all ranks had
 #: often than chance would have it. With less, other ranks cost a quarter of the waiting or more:
 #: two that collect garbage in turns share it by 58 to 42 %.
 PERSISTENT_SHARE = 0.75
+FEWEST_STEPS = 4  # with fewer, no rank is called late persistently
 #: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to
 #: that part of the least of them.
 _COSTLY_SHARE, _COSTLY_LEAST = 0.9, 0.5
@@ -260,6 +261,7 @@ def list_late_ranks(
         host: {number for number, rank in enumerate(ranks) if rank.host == host}
         for host in {rank.host for rank in ranks}
     }
+    apart = len(hosts) > 1 and UNKNOWN_HOST not in hosts
     often = {
         number
         for number in late
@@ -276,7 +278,7 @@ def list_late_ranks(
             rank=blamed.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
             late_s=_mean_s(blamed.late[first:], chosen), waited_s=_mean_s(blamed.waited[first:], chosen),
             phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
-            persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
+            persistent=persistent[number], whole_host=apart and hosts[ranks[number].host] == often,
         ))  # fmt: skip
     return sorted(lates, key=lambda item: (not item.persistent, -item.waited_s * item.steps))
 
@@ -289,7 +291,7 @@ def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
 def _persistent(times: int, of: int, ranks: int) -> bool:
     chance = 1 / ranks
     sigma = float(np.sqrt(chance * (1 - chance) / max(of, 1)))
-    return of >= 4 and times / of >= max(
+    return of >= FEWEST_STEPS and times / of >= max(
         PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0)
     )
 

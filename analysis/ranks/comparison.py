@@ -32,7 +32,7 @@ from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_
 from feedline.analysis.ranks.replay import Question, refuse, thin_steps
 from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.analysis.text.formatting import share
-from feedline.analysis.traces.collectives import Collectives, operation
+from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives, operation
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
 
@@ -104,7 +104,7 @@ def compare_collectives(
         what_if=predictions,
         nccl=nccl_debug.read(nccl_lines).says(),
         unseen=sorted({why for rank in ranks for why in rank.unseen}),
-        hosts=len({rank.host for rank in ranks}),
+        hosts=_count_hosts(ranks),
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
     return Compared(
@@ -114,6 +114,12 @@ def compare_collectives(
         ddp,
         _is_sharded(ranks),
     )
+
+
+def _count_hosts(ranks: Sequence[Collectives]) -> int | None:
+    """Count the hosts of the ranks; None: that of some is unknown."""
+    hosts = {rank.host for rank in ranks}
+    return None if UNKNOWN_HOST in hosts else len(hosts)
 
 
 def _reduces_by_ddp(ranks: Sequence[Collectives], hook: bool) -> bool:

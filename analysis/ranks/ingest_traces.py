@@ -250,17 +250,27 @@ def _read_files(
     for path, place in part:
         try:
             for number, trace in enumerate(read_trace(path, limits)):
-                where = place.with_name(f"{place.name}-{number:03d}")
-                folder.write(trace, where)
-                end = int((trace.events["start"] + trace.events["wall"]).max(initial=0))
-                results.append(
-                    _Staged(path, where, replace(trace, events=trace.events[:0].copy()), end)
-                )
+                results.append(_staged(trace, path, place.with_name(f"{place.name}-{number:03d}")))
         except FeedlineError as error:
             results.append((path, str(error)))
         except OSError as error:
             results.append((path, f"{path} cannot be read or stored ({error.strerror or error})"))
     return results
+
+
+def _staged(trace: Trace, path: str, where: Path) -> _Staged:
+    """Stage a trace that can be read again.
+
+    Raises:
+        TraceDamaged: nothing could read it again. OSError: the disk is full.
+    """
+    try:
+        folder.check(trace)
+    except ValueError as error:
+        raise TraceDamaged(f"{path} contains impossible numbers ({error})") from error
+    folder.write(trace, where)
+    end = int((trace.events["start"] + trace.events["wall"]).max(initial=0))
+    return _Staged(path, where, replace(trace, events=trace.events[:0].copy()), end)
 
 
 def _ranked(

@@ -321,8 +321,11 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
             )
     # of some, no rank can ever tell the end
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))
+    begun_by = joined.start != MISSING
+    # a rank that still trains may just be in it
+    in_flight = begun_by[:, [by_rank[rank].live for rank in joined.ranks]].any(1)
     hanging = (
-        (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
+        begun_by.any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0) & ~in_flight
     )
     last = {int(joined.group[row]): row for row in np.flatnonzero(hanging)}
     for group, row in sorted(last.items()):
@@ -354,9 +357,11 @@ def _missed(
         return _listed(missed, f"{{}} missing from the trace of rank {rank.rank}")
     before, after = _around(joined, column)
     left = _left(joined, column, after, by_rank)
+    # the ranks of a live run are read one after the other: the first have begun fewer
+    unbegun = np.zeros_like(missed) if rank.live else missed & after
     return [
         *([left] if left else _listed(
-            missed & after,
+            unbegun,
             f"{{}} not begun by rank {rank.rank}, which had ended or been killed", "was", "were",
         )),
         *_listed(missed & before, f"{{}} missing on rank {rank.rank}, whose records begin later"),

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from feedline.analysis.text.formatting import counted
+
 # by number, NCCL's src/include/nccl_tuner.h
 _ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "Simple")
@@ -52,16 +54,25 @@ class _NcclDebug:
             sentences.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
                          + (f" on {self.nodes} nodes" if self.nodes and self.nodes > 1 else ""))  # fmt: skip
         for transport, pairs in sorted(self.edges.items()):
-            sentences.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
+            both_ways = {tuple(sorted(pair)) for pair in pairs}
+            sentences.append(
+                f"{_plain(transport)}: {counted(len(both_ways), 'pair')} of ranks ({transport})"
+            )
         if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
             sentences.append(
                 "NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device "
                 "that it may use"
             )
-        if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
+        direct = {"GDRDMA" in name for name in self.edges if name.startswith("NET/IB")}
+        if direct == {False}:
             sentences.append(
                 "data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA "
                 "in the channel lines)"
+            )
+        elif False in direct:
+            sentences.append(
+                "data between nodes passes through main memory in one direction: GPUDirect RDMA is "
+                "on in the other only"
             )
         if self.bandwidth:
             inside, outside = self.bandwidth
@@ -133,7 +144,7 @@ def _plain(transport: str) -> str:
     if transport.startswith("P2P"):
         return "GPU to GPU (NVLink or PCIe)"
     if transport.startswith("SHM"):
-        return "through shared memory of the host, because the GPUs cannot reach each other"
+        return "through shared memory of the host"
     if transport.startswith("NET/Socket"):
         return "over TCP sockets"
     return "over the network" if transport.startswith(("NET", "COLLNET")) else "by other means"

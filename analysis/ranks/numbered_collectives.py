@@ -214,17 +214,16 @@ def _own_groups(tables: Sequence[_RankTable], world: int, notes: list[str]) -> N
             [bool(ranks) or name not in many for name, ranks in rank.groups] or [], bool
         )
         rank.groups = [
-            (name, ranks or _filled(members[name], sizes[name], world))
-            for name, ranks in rank.groups
+            (name, ranks or _filled(members[name], sizes[name])) for name, ranks in rank.groups
         ]
     notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not "
               f"say which ranks each has: they are left out"
               for name in sorted(many)]  # fmt: skip
 
 
-def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
-    """Return ranks of a group, those that left no trace by numbers that no rank has."""
-    return (*sorted(known), *range(world, world + size - len(known)))
+def _filled(known: set[int], size: int) -> tuple[int, ...]:
+    """Return ranks of a group, those that left no trace by negative numbers, which no rank has."""
+    return (*range(len(known) - size, 0), *sorted(known))
 
 
 def _count(rank: _RankTable) -> None:

@@ -301,6 +301,10 @@ def exchanges_gradients(collectives: Collectives, manifest: Manifest) -> bool | 
     carries = np.array([operation(name) != "barrier" for name in collectives.names] or [False])[
         table["name"]
     ]
+    if not len(collectives.steps):
+        # then no collective lies in a step, whatever the program does
+        sent = several & (table["bucket"] | (table["phase"] == BACKWARD))
+        return True if sent.any() else None
     inside = (step >= 0) & several & carries
     if not inside.any():
         return False

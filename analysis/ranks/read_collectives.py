@@ -91,6 +91,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
         left_after=left_after(steps),
+        live=rank.manifest.state == "live",
     )
 
 

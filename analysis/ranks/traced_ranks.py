@@ -37,7 +37,6 @@ _PHASES = {
     "unexplained": "other",
 }
 _NS_PER_S = 1e9
-_FEWEST_STEPS = 4  # as rules/cross_rank/late_rank.py
 #: Phases in the words of a trace's budget.
 _PHASE_WORDS = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
 _SHOWN_RANKS = 8
@@ -253,16 +252,21 @@ def _gaps(
     matched: CollectiveTable, traces: Mapping[int, RankTrace], waiting: Mapping[int, IntArray]
 ) -> list[str]:
     """Say which ranks are not compared, and which collectives some rank lacks."""
-    missing = sorted({rank for group in matched.groups for rank in group.ranks} - set(traces))
+    absent = {rank for group in matched.groups for rank in group.ranks} - set(traces)
+    missing = sorted(rank for rank in absent if rank >= 0)  # the others are not known by number
     notes = list(matched.notes)
-    if missing:
+    if absent:
         listed = f"{', '.join(map(str, missing[:_SHOWN_RANKS]))}{', ...' if len(missing) > _SHOWN_RANKS else ''}"
+        who = (
+            f"{len(missing)} of {len(missing) + len(traces)} ranks have no trace here ({listed})"
+            if missing
+            else "some groups have ranks that left no trace here"
+        )
         notes = [
-            f"{len(missing)} of {len(missing) + len(traces)} ranks have no trace here ({listed}): "
-            "which rank was late, and how much of a collective was transfer, is unknown",
+            f"{who}: which rank was late, and how much of a collective was transfer, is unknown",
             *matched.foreign.values(),
         ]
-    if waiting and (missing or matched.foreign):
+    if waiting and (absent or matched.foreign):
         notes.append(
             "waiting for a rank is a lower bound: it is counted only until the last of the "
             "compared ranks had begun"
@@ -301,7 +305,7 @@ def _says(late: LateRank, phases: Mapping[str, float], last: IntArray, whole: st
     doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
     again = (
         "other ranks in other steps"
-        if late.late_steps >= _FEWEST_STEPS
+        if late.late_steps >= blame.FEWEST_STEPS
         else "too few to tell whether it is always this rank"
     )
     often = "the same rank each time" if late.persistent else again

@@ -31,20 +31,28 @@ _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is 
 #: Shape of the growth of a sample's time -> what it says of the cause.
 _CAUSE_OF_SHAPE = {
     "noise": ", within the noise of the measurement",
-    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the "
-    "cause is unclear",
+    "unclear": ": {} fit equally well, so the cause is unclear",
+    "once": ", all of it where the second rank joins: that points to what exchanging gradients "
+    "costs on any number of ranks",
     "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, "
     "storage of the host) or to latency; a ring "
     "all-reduce limited by bandwidth would level off",
-    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
+    "saturating": ", levelling off as 2(n-1)/n: that points to the bandwidth of a ring all-reduce",
+}
+#: Curve -> what it is called beside another one that fits equally well.
+_NAME_OF_CURVE = {
+    "linear": "a straight line",
+    "saturating": "the curve of a ring all-reduce",
+    "once": "a jump at the second rank",
 }
 #: Growth of a sample's time below which there is nothing to explain.
 _FLAT = 0.03
-#: The better of both curves must leave less than this part of the other's squared error.
+#: The best curve must leave less than this part of the second best's squared error.
 _MAX_MISFIT_RATIO = 0.5
 _CURVES: dict[str, Callable[[float], float]] = {
     "linear": lambda n: n - 1,
     "saturating": lambda n: 2 * (n - 1) / n,
+    "once": lambda n: float(n > 1),
 }
 _SLOW_BASE = "the smallest run, which they are read from, is flagged as too slow"
 _STUDY_SCHEMA = 1
@@ -197,21 +205,23 @@ def _flags(rows: Sequence[ScalingRow]) -> list[str]:
     ]
 
 
-def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
+def _grows(shape: str, points: Sequence[Point], growth: float, alike: Sequence[str] = ()) -> str:
     """Say how the time of a sample grows, and what causes that.
 
     Args:
         shape: as ``_ScalingShape.name``, or ``noise``.
         points: ascending in ranks.
         growth: as ``_ScalingShape.growth``.
+        alike: the curves that fit equally well, if the shape is ``unclear``.
     """
     of = points[0].unit.removesuffix("s/s")
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    return (
-        f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSE_OF_SHAPE[shape]}"
+    cause = _CAUSE_OF_SHAPE[shape].format(
+        " and ".join(_NAME_OF_CURVE[name] for name in _CURVES if name in alike)
     )
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{cause}"
 
 
 def counted(count: int) -> str:
@@ -223,9 +233,9 @@ class _ScalingShape:
     """The verdict.
 
     Attributes:
-        name: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+        name: ``linear``, ``saturating``, ``once``, ``flat``, or ``unclear``.
         growth: time of a sample and rank with the most ranks over that with the fewest, minus 1.
-        misfit: of both curves: root mean square error over the mean time.
+        misfit: of each curve: root mean square error over the mean time.
     """
 
     name: str
@@ -245,7 +255,8 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
     At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of
     its limit with eight ranks, and 2(n-1) alpha of latency, which grows with every rank (Thakur,
     Rabenseifner and Gropp, IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs,
-    memory, PCIe, storage.
+    memory, PCIe, storage. What a training does only where there is another rank, whatever their
+    number, is added once: copying gradients into buckets, starting collectives.
 
     Args:
         points: ascending in ranks, without a bad baseline.
@@ -257,15 +268,18 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
     times = np.array([point.rank_s for point in points])
     growth = float(times[-1] / times[0] - 1)
     misfit = {
-        name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()
+        name: _misfit(values, times)
+        for name, curve in _CURVES.items()
+        # of several ranks only, what is added once is the same for all
+        if np.ptp(values := np.array([curve(n) for n in ranks]))
     }
     if growth < _FLAT:
         return _ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
     if growth < max(point.error or 0.0 for point in points):
         return _ScalingShape("unclear", growth, misfit, _grows("noise", points, growth))
-    best, other = sorted(misfit, key=lambda name: misfit[name])
+    best, other = sorted(misfit, key=lambda name: misfit[name])[:2]
     name = "unclear" if misfit[best] ** 2 > _MAX_MISFIT_RATIO * misfit[other] ** 2 else best
-    return _ScalingShape(name, growth, misfit, _grows(name, points, growth))
+    return _ScalingShape(name, growth, misfit, _grows(name, points, growth, (best, other)))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:

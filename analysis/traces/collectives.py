@@ -167,6 +167,7 @@ class Collectives:
         stride: every Nth window of batches was kept (profiler/store/segment.py), among them all
             that a rank with a larger stride kept.
         traced: whether they are of another tool's trace.
+        live: whether the rank still trains: what it has not begun or ended yet, it still may.
     """
 
     rank: int
@@ -183,6 +184,7 @@ class Collectives:
     stride: int = 1
     left_after: int | None = None
     traced: bool = False
+    live: bool = False
 
     @cached_property
     def walls(self) -> npt.NDArray[np.int64]:

@@ -142,13 +142,18 @@ def is_trace(folder: Path) -> bool:
     return os.path.lexists(folder / TRACE)
 
 
-def write(trace: Trace, folder: Path) -> None:
-    """Write a trace into a rank's folder, which is made if it is missing.
+def check(trace: Trace) -> None:
+    """See that ``read`` will read the trace once it is written.
 
     Raises:
-        OSError: read-only or full; nothing is left of the file.
+        ValueError: its numbers are none that a recording can have; the text says which.
     """
-    owned.ensure(folder)
+    _about(json_of(_described(trace).decode("utf-8", "surrogatepass")))
+    _check(trace)
+
+
+def _described(trace: Trace) -> bytes:
+    """Return everything of a trace but its events, as JSON."""
     about = {name: value for name, value in vars(trace).items() if name != "events"}
     for name in ("tracks", "shapes", "collectives"):
         about[name] = [asdict(value) for value in about[name]]
@@ -160,14 +165,19 @@ def write(trace: Trace, folder: Path) -> None:
     about["names"] = [
         masks.text(name) if "/" in name else masks.token(name) for name in trace.names
     ]
+    return json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def write(trace: Trace, folder: Path) -> None:
+    """Write a trace into a rank's folder, which is made if it is missing.
+
+    Raises:
+        OSError: read-only or full; nothing is left of the file.
+    """
+    owned.ensure(folder)
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
-    schema = pa.schema(
-        kinds,
-        metadata={
-            _METADATA_KEY: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        },
-    )
+    schema = pa.schema(kinds, metadata={_METADATA_KEY: _described(trace)})
     with (
         owned.replacing(folder, TRACE) as file,
         pq.ParquetWriter(

@@ -137,7 +137,15 @@ def _linear(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | Non
 
 
 def _convolve(image: _Size, weight: _Size, result: _Size) -> int:
-    places = result[2:] if result[1] == weight[0] else image[2:]  # else it is a transposed one
+    """Return the FLOP of a convolution, also of a transposed one.
+
+    A transposed one has its weight the other way round, which equal channels do not show. Then it is
+    the one whose result is larger than its input: an ordinary one shrinks it, but for its padding.
+    """
+    transposed = result[1] != weight[0] or (
+        image[1] == weight[0] == weight[1] and math.prod(result[2:]) > math.prod(image[2:])
+    )
+    places = image[2:] if transposed else result[2:]
     return 2 * image[0] * math.prod(places) * math.prod(weight)
 
 

@@ -1,5 +1,7 @@
 """Bandwidths as nccl-tests count them, and the verdict on the network."""
 
+from dataclasses import replace
+
 import pytest
 from ranks.made_up import MB, Training, always, train
 
@@ -90,3 +92,12 @@ def test_without_anything_to_compare_with_nothing_is_judged():
     against = bandwidth._verdict(kind, None)
 
     assert against.share is None and "to judge it, give the link's speed" in against.message
+
+
+def test_sizes_that_are_known_are_not_called_unknown_where_nothing_was_measured():
+    ranks = [replace(one, steps=one.steps[:0]) for one in train(Training(ranks=2)).ranks]
+    together = combine(ranks)
+
+    told = bandwidth.judge_network(bandwidth.collective_kinds(together), together).message
+
+    assert told == "no collective was measured within a step, so the bandwidth is unknown"

@@ -6,7 +6,9 @@ import pytest
 from ranks.made_up import MS, Training, always, train
 
 from feedline.analysis.ranks import blame
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.traces.collectives import UNKNOWN_HOST
 
 
 def blamed(ranks, first=0):
@@ -107,6 +109,15 @@ def test_all_ranks_of_a_host_that_are_late_together_are_told_from_one_of_them():
 
     assert [late.whole_host for late in blamed(made.ranks)[1]][:2] == [True, True]
     assert not blamed(one.ranks)[1][0].whole_host
+
+
+def test_a_host_that_is_unknown_is_not_taken_for_another_one():
+    made = train(Training(ranks=2, late=always(1, range(30), "wait", 25.0)))
+    ranks = [made.ranks[0], replace(made.ranks[1], host=UNKNOWN_HOST)]
+
+    assert not blamed(ranks)[1][0].whole_host
+    assert compare_collectives(ranks).communication.hosts is None
+    assert compare_collectives(made.ranks).communication.hosts == 1
 
 
 def test_a_rank_whose_steps_are_numbered_from_another_one_is_blamed_in_the_right_steps():

@@ -108,6 +108,23 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
 
+def test_what_a_rank_that_still_trains_has_not_begun_or_ended_is_no_fault():
+    tables = [one.table.copy() for one in train(Training(ranks=3, steps=10)).ranks]
+    tables[0] = tables[0][:15]  # read first
+    for rank in (1, 2):
+        tables[rank] = tables[rank][:16]
+        tables[rank]["end"][15] = -1
+    made = [
+        with_table(replace(one, live=True), table)
+        for one, table in zip(train(Training(ranks=3, steps=10)).ranks, tables, strict=True)
+    ]
+
+    assert match(made).notes == []
+    assert match([replace(made[0], live=False), *made[1:]]).notes == [
+        "1 collective that other ranks began was not begun by rank 0, which had ended or been killed"
+    ]
+
+
 def test_a_rank_whose_records_begin_later_or_have_a_gap_was_not_killed():
     first, second = train(Training(ranks=2, steps=10)).ranks
     kept = np.delete(second.table, [0, 1, 2, 10])

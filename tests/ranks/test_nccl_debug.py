@@ -58,7 +58,24 @@ def test_sockets_and_missing_rdma_are_told():
 
     assert any("plain TCP sockets" in line for line in read(sockets).says())
     assert any("GPUDirect RDMA is off" in line for line in read(through_memory).says())
-    assert any("cannot reach each other" in line for line in read(shared).says())
+    assert read(shared).says() == [
+        "through shared memory of the host: 1 pair of ranks (SHM/direct/direct)"
+    ]
+
+
+def test_both_directions_are_one_pair_and_may_differ_in_rdma():
+    line = "h:1:2 [0] NCCL INFO Channel 00/0 : {}[0] -> {}[0] [{}] via NET/IB/0{}"
+    sent, received, direct = (
+        line.format(0, 8, "send", ""),
+        line.format(8, 0, "receive", "/GDRDMA"),
+        line.format(0, 8, "send", "/GDRDMA"),
+    )
+
+    assert read([sent, received]).says()[-1] == (
+        "data between nodes passes through main memory in one direction: GPUDirect RDMA is on in "
+        "the other only"
+    )
+    assert read([direct, received]).says() == ["over the network: 1 pair of ranks (NET/IB/GDRDMA)"]
 
 
 def test_older_lines_and_warnings_are_read():

@@ -87,12 +87,40 @@ def test_the_shape_of_the_source_table_is_linear():
 
 
 @pytest.mark.parametrize(
-    ("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")]
+    ("law", "name"),
+    [
+        (ring, "saturating"),
+        (shared, "linear"),
+        (lambda n: 1000.0 * n, "flat"),
+        (lambda n: 100.0 if n == 1 else 90.0 * n, "once"),
+    ],
 )
 def test_the_shape_tells_a_ring_from_a_shared_resource(law, name):
     found = _shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
 
     assert found is not None and found.name == name
+
+
+def test_what_only_the_second_rank_adds_is_not_called_the_bandwidth_of_a_ring():
+    jump = {1: 100.0, 2: 180.0, 4: 360.0, 8: 720.0}
+    found, later = (
+        _shape_of(points(table), "weak")
+        for table in (jump, {n: rate for n, rate in jump.items() if n > 1} | {16: 1200.0})
+    )
+
+    assert found is not None and "where the second rank joins" in found.message
+    assert later is not None and set(later.misfit) == {"linear", "saturating"}
+
+
+def test_two_curves_that_fit_alike_are_named():
+    rates = {1: 100.0, 2: 180.0, 4: 352.0}
+    found = _shape_of(points(rates), "weak")
+
+    assert found is not None and found.name == "unclear"
+    assert found.message.endswith(
+        "the curve of a ring all-reduce and a jump at the second rank fit equally well, so the "
+        "cause is unclear"
+    )
 
 
 def test_the_shape_is_not_read_off_strong_scaling():

@@ -4,6 +4,7 @@ with some of them is named.
 
 import functools
 import json
+import os
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -26,9 +27,11 @@ from feedline.analysis.ranks.many.passes import find_sources, survey_ranks
 from feedline.analysis.ranks.many.rank_pool import dask, here
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.partition import RANK_PARTS
-from feedline.analysis.report.document import Headline, Note
+from feedline.analysis.report.document import Headline, Note, Table
 from feedline.analysis.report.json_report import plain
+from feedline.analysis.traces.collectives import PHASES, UNKNOWN_HOST
 from feedline.cli.report.by_rank import document_of
+from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.trainings import open_run
@@ -334,6 +337,48 @@ def test_ranks_whose_collectives_were_not_seen_are_not_cleared(whole, kept, verd
     assert ("no collectives seen" in note.text) == (kept == 0)
 
 
+def without_steps(one: Rank, kept: int, training: bool = True):
+    """As of a run that made no more steps than that; all collectives are outside of training."""
+    made = reduce._of_rank(one)
+    table = made.table.copy()
+    if not training:
+        table["phase"], table["bucket"] = PHASES.index("other"), False
+    return replace(made, steps=made.steps[:kept], table=table)
+
+
+@pytest.mark.parametrize(
+    ("kept", "training", "why"),
+    [
+        (0, True, "no step was recorded"),
+        (0, False, "no step was recorded"),
+        (1, True, "only 1 step was recorded"),
+        (5, True, "only 5 steps were recorded"),
+    ],
+)
+def test_of_too_few_steps_nothing_is_concluded(whole, kept, training, why):
+    load = functools.partial(without_steps, kept=kept, training=training)
+    with here() as pool:
+        found = reduce.reduce_ranks([str(whole)], pool, load)
+
+    document = document_of(found)
+    (headline,) = document.of(Headline)
+    assert found.together is (True if training else None)
+    assert headline.text == f"Whether a rank delays the others is unknown: {why}."
+    assert [table.title for table in document.of(Table)] == ["Mean step", "Collectives"]
+
+
+def without_host(one: Rank):
+    made = reduce._of_rank(one)
+    return replace(made, host=UNKNOWN_HOST) if one.number == 1 else made
+
+
+def test_hosts_are_not_counted_where_one_is_unknown(whole):
+    with here() as pool:
+        found = reduce.reduce_ranks([str(whole)], pool, without_host)
+
+    assert document_of(found).of(Note)[0].text.startswith(f"6 of 6 ranks, {STEPS} steps")
+
+
 @pytest.mark.parametrize(("early", "share"), [(2 * MS, 1 / 6), (MS // 2, 0.0)])
 def test_an_end_before_the_last_begin_contradicts_beyond_the_slack(early, share):
     starts = np.array([[31, 40], [33, 41], [35, 42]]) * MS
@@ -364,6 +409,36 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
     assert f"rank 4 completed {HALF_WAY} of {STEPS} steps" in found.notes
     assert any(note.startswith("rank 4 was killed") for note in found.notes)
     assert found.incomplete == (STEPS - HALF_WAY) * BUCKETS
+
+
+def test_ranks_that_were_killed_are_several_and_what_nobody_kept_is_not_counted_as_made(
+    synthetic, plan, copied
+):
+    for number in (3, 4):
+        shutil.rmtree(copied / f"rank{number}")
+        synthetic.write_rank(copied, plan, number, steps=HALF_WAY, compacted=False)
+
+    with here() as pool:
+        found = reduce.reduce_ranks(
+            [str(copied)], pool, lambda one: replace(reduce._of_rank(one), stride=2)
+        )
+
+    assert found.notes == [
+        f"ranks 3, 4 completed {HALF_WAY} of the {STEPS} steps that others kept",
+        "ranks 3, 4 were killed: everything up to then is shown",
+    ]
+
+
+def test_a_rank_whose_process_runs_is_live_to_those_that_compare_it(synthetic, plan, tmp_path):
+    synthetic.write_rank(tmp_path, plan, 0, compacted=False)
+    path = tmp_path / "rank0" / "manifest.json"
+    written = json.loads(path.read_text())
+    dead = reduce._of_rank(open_run(tmp_path).ranks[0])
+    written |= {"pid": os.getpid(), "pid_started": proc.started(os.getpid())}
+    path.write_text(json.dumps(written))
+
+    assert not dead.live
+    assert reduce._of_rank(open_run(tmp_path).ranks[0]).live
 
 
 def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_one(whole):

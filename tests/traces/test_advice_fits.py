@@ -164,6 +164,21 @@ def test_a_host_is_told_only_ways_to_launch_less_that_the_trace_has_not(tmp_path
     assert words in fixes(tmp_path, busy_us=8000, beside=beside)["host_bound"]
 
 
+def test_a_device_that_only_sums_gradients_is_not_said_to_run_no_kernels(tmp_path):
+    path = traced(tmp_path / "a.json", kernel="ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)")
+    with here() as pool:
+        ingest([path], tmp_path / "run", pool)
+
+    (found,) = [
+        finding
+        for finding in report_of(open_run(tmp_path / "run")).findings
+        if finding.rule_id == "host_bound"
+    ]
+
+    assert not any("kernels" in sentence and "on average" in sentence for sentence in found.more)
+    assert not any("0 kernels" in sentence for sentence in found.more)
+
+
 @pytest.mark.parametrize(
     ("beside", "words", "not_said"),
     [

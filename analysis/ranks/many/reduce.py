@@ -40,12 +40,14 @@ class RankCost:
     """The mean step of one rank, s. The six parts sum to ``step_s``.
 
     Attributes:
+        counted_steps: Those that the means are of: all but the first ones.
         caused_s: what all other ranks together waited for this one, per step.
     """
 
     rank: int
     host: str
     steps: int
+    counted_steps: int
     step_s: float
     compute_s: float
     hidden_transfer_s: float
@@ -146,6 +148,7 @@ def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
         rank=spent.rank,
         host=seen.host,
         steps=seen.steps,
+        counted_steps=spent.steps,
         step_s=spent.step_ns / each,
         caused_s=caused_ns / each,
         **parts,
@@ -173,9 +176,11 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     steps_of = {rank: scan.steps for rank, scan in seen.items() if scan.stride == least}
     longest = max(steps_of.values(), default=0)
     for steps in sorted(set(steps_of.values()) - {longest}):
+        who = name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))
         yield (
-            f"{name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))} "
-            f"completed {steps} of {longest} steps"
+            f"{who} completed {steps} of {longest} steps"
+            if least == 1  # else nobody kept all
+            else f"{who} completed {steps} of the {longest} steps that others kept"
         )
     ended = ("ended", "ended by its own program: everything up to then is shown")
     cut = ("cut", "killed: everything up to then is shown")
@@ -190,10 +195,8 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
             rank for rank, scan in seen.items() if scan.state == state and rank not in left
         )
         if these:
-            yield (
-                f"{name_ranks(these)} "
-                f"{'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
-            )
+            one, several = ("is", "are") if state == "live" else ("was", "were")
+            yield f"{name_ranks(these)} {one if len(these) == 1 else several} {message}"
     for why in sorted({why for rank in seen.values() for why in rank.unseen}):
         yield (
             f"{name_ranks(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: "

@@ -37,21 +37,22 @@ def check(facts: TraceFacts) -> Finding | None:
     mean = sum(row.total_ns for row in computing) / max(kernels, 1) / 1e9
     steps = max(len(facts.budgets[facts.rank].edges) - 1, 1)
     idle_s = facts.cost_s("host_launch") * steps / max(kernels, 1)
+    # without any, the device ran collectives or copies only
+    lengths = [
+        _ONE_KERNEL(in_steps=facts.in_steps, mean=mean)
+        if kernels == 1
+        else _KERNELS(kernels=counted(kernels, "kernel"), in_steps=facts.in_steps, mean=mean)
+    ] * bool(kernels)
     perhaps = " or waits for data" if facts.shown.input.reasons.get("loader_pct") else ""
     return Finding(
         _RULE_ID,
         weight,
         message=_SAYS(part=part, whole=facts.whole, perhaps=perhaps),
-        more=[
-            _HOST,
-            _ONE_KERNEL(in_steps=facts.in_steps, mean=mean)
-            if kernels == 1
-            else _KERNELS(kernels=counted(kernels, "kernel"), in_steps=facts.in_steps, mean=mean),
-        ],
+        more=[_HOST, *lengths],
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
-            Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
+            *([Evidence("mean_kernel_s", "mean kernel duration", mean, "s")] if kernels else []),
         ],
         fix=launches.fix_in(facts.shown.launching, mean, idle_s),
         fix_more=[_TABLE],

@@ -42,6 +42,7 @@ _SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTH
 _PIECE_BYTES = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
 _UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
 _STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
+_APART_NS = 1 << 52  # 52 days from most rows: a time of another clock, not a moment of the trace
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ def read_kineto(
     filled.add_pairs()
     about = _about(blocks.head, blocks.tail)
     rows, stray = _timed(filled.rows)
+    rows, apart = _on_one_clock(rows)
     cut = inflated.cut or (None if blocks.whole else "its list of events is not closed")
     if not len(rows):
         where = (
@@ -215,6 +217,7 @@ def read_kineto(
     )
     notes += _counted(blocks.dropped + filled.unreadable, "left out: not readable")
     notes += _counted(stray, "left out: at time 0")
+    notes += _counted(apart, "left out: on another clock")
     notes += _counted(filled.negative, "counted as 0 ns long: the duration is missing or negative")
     notes += _counted(filled.alone, "left out: the begin or the end is missing")
     maker = _KINETO
@@ -253,6 +256,16 @@ def _timed(rows: Rows) -> tuple[Rows, int]:
     if not zero.any() or (~zero).sum() == 0 or np.abs(rows["start"][~zero]).min() <= _STRAY_NS:
         return rows, 0
     return rows[~zero], int(zero.sum())
+
+
+def _on_one_clock(rows: Rows) -> tuple[Rows, int]:
+    """Leave out rows whose time is of another clock than that of most; and how many they are."""
+    start = rows["start"]
+    if not len(rows) or float(start.max()) - float(start.min()) <= _APART_NS:
+        return rows, 0
+    middle = len(rows) // 2
+    apart = np.abs(start.astype(float) - float(np.partition(start, middle)[middle])) > _APART_NS
+    return rows[~apart], int(apart.sum())
 
 
 def _counted(count: int, what: str) -> list[str]:

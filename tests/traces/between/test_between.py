@@ -201,6 +201,19 @@ def test_with_a_rank_missing_nobody_is_blamed_and_waiting_is_a_lower_bound():
     assert waited(found, 0) == 24 * MS
 
 
+def test_ranks_that_only_a_groups_size_tells_of_are_not_counted_as_more_of_them():
+    everybody = CollectiveArgs("allreduce", "0", (0, 1, 2, 3), 4, None, 250_000, 250_000, "Float")
+    some = CollectiveArgs("allreduce", "tp", (), 3, None, 250_000, 250_000, "Float")
+    plan = Training(seen=(0, 1), args=[everybody, some] * 6, numbered=True)
+
+    found = compared(plan)
+    alone = compared(replace(plan, args=[some] * 12))
+
+    assert found.notes[0].startswith("2 of 4 ranks have no trace here (2, 3)")
+    assert alone.notes[0].startswith("some groups have ranks that left no trace here: ")
+    assert not found.complete and not alone.complete
+
+
 def test_a_trace_of_another_training_is_named_as_that_and_not_as_missing():
     mine, other = (
         [CollectiveArgs("allreduce", "0", (0, 1, 2, 3), 4, None, count, count, "Float")] * 4

@@ -20,7 +20,7 @@ MANY = [
 
 
 def test_names_with_newlines_and_control_characters_are_kept(tmp_path):
-    odd = '{"ph": "X", "name": "line one\nline two\t\x01", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
+    odd = f'{{"ph": "X", "name": "line one\nline two\t\x01", "pid": 1, "tid": 1, "ts": {TS}, "dur": 1}}'
     trace = read(tmp_path, text(event(), odd, event()))
     assert "line one\nline two\t\x01" in trace.names
     assert (len(trace.events), trace.notes) == (3, [])

@@ -199,6 +199,14 @@ def test_rows_at_zero_are_dropped_and_counted(tmp_path):
     assert trace.notes == ["2 events were left out: at time 0"]
 
 
+def test_rows_of_another_clock_are_dropped_and_counted(tmp_path):
+    booted = 3 * 86_400 * 10**6  # us since boot
+    trace = read(tmp_path, text(event("a"), event(ts=booted), event("b", ts=TS + 9)))
+
+    assert rows(trace) == [("a", NS, 5000), ("b", NS + 9000, 5000)]
+    assert trace.notes == ["1 event was left out: on another clock"]
+
+
 def test_a_clock_that_begins_at_zero_loses_nothing(tmp_path):
     assert len(read(tmp_path, text(event(ts=0), event(ts=10))).events) == 2
 

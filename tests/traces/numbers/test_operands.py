@@ -41,11 +41,14 @@ def test_a_linear_layer_costs_what_torch_counts():
     assert _cost("aten::linear", shape((2, 3, 4), (5, 4)), NOTHING).flop == wanted
 
 
+@pytest.mark.parametrize("channels", [6, 8])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_convolution_costs_what_torch_counts_once_its_backward_tells_its_result(transposed):
+def test_a_convolution_costs_what_torch_counts_once_its_backward_tells_its_result(
+    transposed, channels
+):
     image, weight = (
         torch.zeros(2, 6, 9, 9, requires_grad=True),
-        torch.zeros((6, 8, 3, 3) if transposed else (8, 6, 3, 3), requires_grad=True),
+        torch.zeros((6, channels, 3, 3) if transposed else (channels, 6, 3, 3), requires_grad=True),
     )
     function = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
     result = function(image, weight, stride=2, padding=1)
