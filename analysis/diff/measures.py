@@ -20,7 +20,7 @@ from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.rest_samples import CLEARLY
 from feedline.analysis.measure.stages import UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.measure.waits import classify, sent_times
+from feedline.analysis.measure.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.store.run_folder import Run, rank_folders
 from feedline.profiler.store.trainings import open_run, require_one_training
@@ -78,7 +78,7 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
                 yield replace(measure, error=math.hypot(measure.error, more))
         elif name == UNATTRIBUTED:  # no recorded step has it, so how it varies is unknown
             yield _measure(f"stage/{name}", "s", mean_s, np.zeros(0))
-    kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
+    kinds = classify(steps, rank.ready, rank.workers, rank.makers.alone)
     for name, mean_s in step.waits.items():
         if mean_s > 0:
             yield _measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))

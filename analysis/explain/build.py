@@ -31,6 +31,7 @@ from feedline.analysis.rules.input import no_batch
 from feedline.analysis.rules.loop import killed_worker
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.segment import WINDOW
 
 
 def recorded_report(
@@ -51,8 +52,7 @@ def recorded_report(
         none = killed_worker.found(read.killed) or no_batch.found(
             read.end, read.run.loaders, read.run.run
         )
-        unknown = "No training step was recorded, so what limits the training is unknown."
-        said = of_finding(none, "" if none else unknown)
+        said = of_finding(none, "" if none else _unknown(read.shown))
         return _report(read, said, [none] if none else [])
     predictions = _predictions_of(read, read.facts, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
@@ -72,6 +72,16 @@ def recorded_report(
     )
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
+
+
+def _unknown(shown: RankMetrics) -> str:
+    """Return why nothing is known of the steps of a rank."""
+    why = (
+        f"Steps are longer than the windows of {WINDOW} batches that were kept"
+        if shown.main.stride > 1 and shown.steps is not None
+        else "No training step was recorded"
+    )
+    return f"{why}, so what limits the training is unknown."
 
 
 def _workers(facts: RuleInputs) -> tuple[int, float] | None:

@@ -30,8 +30,8 @@ def of_rank(rank: RankMetrics) -> list[str]:
             )
     if rank.main.stride > 1:
         notes.append(
-            f"long run: details were kept for one window of 64 batches in {rank.main.stride}; "
-            f"sums are exact"
+            f"long run: details were kept for one window of 64 batches in {rank.main.stride}, "
+            f"and the times of all are estimated from them"
         )
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
         notes.append(

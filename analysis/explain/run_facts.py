@@ -7,7 +7,7 @@ torch.compile, and the source of the program.
 import datetime
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Hook
 from feedline.analysis.measure.at_end import AtEnd
 from feedline.analysis.measure.boundaries import trains_forward
+from feedline.analysis.measure.kept_windows import times
 from feedline.analysis.measure.model import GraphBreak, Recompiled, RunInfo, Updated
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler import masks
@@ -43,11 +44,18 @@ _SETTINGS_OF_MALLOC = frozenset(
 _PARENTS = 3  # of a run folder: it is usually below the folder that the program was started in
 
 
-def run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
-    """Return who ran what, and how it ended."""
+def run_info(run: Run, rank: Rank, ending: AtEnd, ranks: Iterable[Rank]) -> RunInfo:
+    """Return who ran what, and how it ended.
+
+    Args:
+        run: of which this is.
+        rank: that ended first, which tells how the run ended, not how long it took.
+        ending: of that rank.
+        ranks: all that can be read.
+    """
     manifest = rank.manifest
     anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}
-    begin, end = rank.span_ns
+    spans = [one.span_ns for one in ranks]
     return RunInfo(
         name=run.name,
         path=_place(run),
@@ -56,7 +64,7 @@ def run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
         started=datetime.datetime.fromtimestamp(
             anchor["time_ns"] / 1e9, datetime.timezone.utc
         ).isoformat(timespec="seconds"),
-        duration_s=max(end - begin, 0) / 1e9,
+        duration_s=max((max(end - begin, 0) for begin, end in spans), default=0) / 1e9,
         exit_code=manifest.exit_code,
         ranks=len(run.ranks),
         versions=manifest.versions,
@@ -151,8 +159,10 @@ def updated_by(training: Mapping[str, Any], main: Process, steps: int) -> Update
     listed = training.get("optimizers")
     if not isinstance(listed, list) or len({one.get("kind") for one in listed}) != 1:
         return None
-    _, updates = np.unique(main.of(Stage.OPTIMIZER)["number"], return_counts=True)
-    in_each = len(updates) == len(listed) and np.all(abs(updates - steps) <= _ONCE * steps)
+    optimizers = main.of(Stage.OPTIMIZER)["number"]
+    _, updates = np.unique(optimizers, return_counts=True)
+    every = updates * times(main, Stage.OPTIMIZER, len(optimizers))
+    in_each = len(updates) == len(listed) and np.all(abs(every - steps) <= _ONCE * steps)
     if len(listed) > 1 and not in_each:
         return None
     kind = str(listed[0].get("kind", ""))

@@ -25,10 +25,12 @@ from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Cost
+from feedline.analysis.measure.pace import throughput_of
 from feedline.analysis.measure.periodic import step_numbers
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.step_model import StepSummary
+from feedline.analysis.measure.steps import kept_moments
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 
@@ -165,6 +167,10 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
     if not len(steps):
         return None
     first, last = int(steps[0, 0]), int(steps[-1, 1])
+    if rank.main.stride > 1:
+        kept = kept_moments(rank.main)
+        # nothing is forgotten before the first record
+        outside = common(outside, joined(np.array([[begin, kept[0, 0]]]), kept))
     rows = [
         *_in_steps(rank, length(recorded) + length(only_counted)),
         LedgerRow(_EVALUATION, length(evaluation) / 1e9),
@@ -173,7 +179,45 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
         *_by_stage(rank, _BETWEEN, clip(outside, first, last)),
         *_by_stage(rank, _END, clip(outside, last, end)),
     ]
+    if rank.main.stride > 1:
+        only_counted_s = length(only_counted) / 1e9
+        rows = _of_all_windows(rank, rows, (end - begin) / 1e9, only_counted_s)
     return LedgerTable.made_of("run", (end - begin) / 1e9, rows)
+
+
+def _of_all_windows(
+    rank: RankMetrics, rows: Sequence[LedgerRow], whole_s: float, only_counted_s: float
+) -> list[LedgerRow]:
+    """Return the rows of a whole run that forgot windows.
+
+    Steps and evaluation are as many times what was kept as their totals tell, and what is left is
+    between the steps. What happens once stays as it is.
+
+    Args:
+        rows: of what was kept.
+        only_counted_s: of the steps that were only counted.
+    """
+    assert rank.steps is not None
+    every, walls = throughput_of(rank.main, rank.steps).steps - rank.counted.number, rank.steps.wall
+    early, usual = walls[: rank.first], walls[rank.first :]
+    recorded_s = float(early.sum() + usual.mean() * (every - len(early))) / 1e9
+    seconds = {
+        _STEPS: recorded_s + only_counted_s,
+        _EVALUATION: _sum(rows, _EVALUATION) * rank.steps.boundaries.evaluation_stands_for,
+    }
+    once_s = _sum(rows, _PROFILED) + _sum(rows, _START) + _sum(rows, _END)
+    known_s, room_s = sum(seconds.values()), max(whole_s - once_s, 0.0)
+    if known_s > room_s:  # they are estimates
+        seconds = {name: s * room_s / known_s for name, s in seconds.items()}
+    seconds[_BETWEEN] = room_s - sum(seconds.values())
+    rows = [*rows, LedgerRow(_BETWEEN, 0.0 if _sum(rows, _BETWEEN) else 1.0)]
+    stand_for = {name: s / (_sum(rows, name) or 1.0) for name, s in seconds.items()}
+    return [replace(row, s=row.s * stand_for.get(row.stage, 1.0)) for row in rows]
+
+
+def _sum(rows: Sequence[LedgerRow], part: str) -> float:
+    """Return the seconds of the rows of one part of a run."""
+    return sum(row.s for row in rows if row.stage == part)
 
 
 def _in_steps(rank: RankMetrics, taken_ns: int) -> Iterator[LedgerRow]:

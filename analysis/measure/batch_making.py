@@ -7,6 +7,7 @@ from feedline.analysis.measure import blocking, stream_workers, waits
 from feedline.analysis.measure.boundaries import gave
 from feedline.analysis.measure.clues import Parts, SameSamples
 from feedline.analysis.measure.costs import operations
+from feedline.analysis.measure.kept_windows import batches_stand_for, passes
 from feedline.analysis.measure.model import Loader, Workers
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import Steps
@@ -112,7 +113,7 @@ def busy_shares(processes: list[Process], since: int) -> tuple[float | None, flo
 
 
 def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
-    busy = idle = alive = 0
+    busy = idle = alive = 0.0
     ends = _last_batches(processes)
     for process in processes:
         fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
@@ -128,9 +129,12 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
                 idle += last - end
                 alive += last - end
             alive += end - begin
-            busy += int(batches["wall"].sum())
             waited = idles[(idles["start"] >= begin) & (idles["start"] < end)]
-            idle += int(waited["wall"].sum())
+            made, rested = int(batches["wall"].sum()), int(waited["wall"].sum())
+            # of forgotten windows, the time is divided as that of those kept
+            each = (end - begin) / max(made + rested, 1) if process.stride > 1 else 1
+            busy += made * each
+            idle += rested * each
     return (busy / alive, idle / alive) if alive else (None, None)
 
 
@@ -167,12 +171,15 @@ def loaders(rank: RankMetrics) -> list[Loader]:
     """Return every loader that was iterated."""
     training = rank.makers.loaders
     unused = rank.steps.boundaries.unused if rank.steps else frozenset[int]()
-    epochs = rank.main.of(Stage.EPOCH)
+    by = rank.steps.boundaries.by if rank.steps else "loader"
+    stand_for = batches_stand_for(rank.main, training, by)
+    begun, all_kept = passes(rank.main, stand_for), rank.main.stride == 1
     summaries = []
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
         asked = rank.main.view(Stage.NEXT)
         batches, samples = rank.counted.taken.get(number, (0, 0))
+        each = stand_for.get(number, 1.0)
         asked = asked[(asked["source"] == number) & gave(asked)]
         own = [process for process in rank.workers if process.header["loader"] == number]
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
@@ -194,19 +201,34 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 else "unused"
                 if number in unused
                 else "evaluation",
-                batches=len(asked) + batches,
-                samples=int(asked["samples"].sum()) + samples,
+                batches=round(len(asked) * each) + batches,
+                samples=round(int(asked["samples"].sum()) * each) + samples,
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
                 flags=names,
                 pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
                 first_batch_s=_mean(starts := _first_batches(rank.main, number)),
-                epochs=len(starts),
-                objects=max(
-                    1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())
-                ),
+                epochs=len(starts) if all_kept else begun.get(number, 0),
+                objects=_objects(rank.main, number, begun.get(number, 0)),
             )
         )
     return summaries
+
+
+def _objects(main: Process, loader: int, begun: int) -> int:
+    """Return how many DataLoaders were taken for this one, 1 or more.
+
+    Each has a first pass. Of passes that were forgotten, as many are such as of the later ones that
+    were kept.
+
+    Args:
+        begun: passes over it.
+    """
+    epochs = main.of(Stage.EPOCH)
+    epochs = epochs[epochs["source"] == loader]
+    first = int((epochs["flags"] & Flag.FIRST != 0).sum())
+    if main.stride == 1 or len(epochs) < 2:
+        return max(1, first)
+    return 1 + round(max(first - 1, 0) * (begun - 1) / (len(epochs) - 1))
 
 
 def _first_batches(main: Process, loader: int) -> list[float]:
@@ -221,18 +243,21 @@ def _first_batches(main: Process, loader: int) -> list[float]:
     return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
 
 
-def order_s(rank: RankMetrics, passes: int) -> float | None:
+def order_s(rank: RankMetrics, begun: int) -> float | None:
     """Return the mean time in which a pass draws its first indices, s.
 
     A sampler that makes the order of a pass makes it then.
     """
     drawn, epochs = rank.main.of(Stage.SAMPLER), rank.main.of(Stage.EPOCH)
-    begun = np.sort(epochs["start"][np.isin(epochs["source"], list(rank.makers.loaders))])
+    own = np.isin(epochs["source"], list(rank.makers.loaders))
+    own &= epochs["window"] & (rank.main.stride - 1) == 0
+    starts = np.sort(epochs["start"][own])
     drawn = drawn[np.isin(drawn["source"], list(rank.makers.loaders))]
-    if not passes or not len(begun) or not len(drawn):
+    if not begun or not len(starts) or not len(drawn):
         return None
-    first = np.unique(np.searchsorted(drawn["start"], begun))
-    return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / passes
+    first = np.unique(np.searchsorted(drawn["start"], starts))
+    each = begun if rank.main.stride == 1 else len(starts)
+    return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / each
 
 
 def first_made_s(rank: RankMetrics) -> float | None:

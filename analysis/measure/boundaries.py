@@ -37,6 +37,7 @@ class Boundaries:
         unused: numbers of those whose batches no model was given.
         by: "optimizer", "backward" or "loader".
         elsewhere: NEXT records of batches for training that other threads took from their loaders.
+        evaluation_stands_for: ns of evaluation for each that is known; 1: no window was forgotten.
     """
 
     start: IntArray
@@ -46,6 +47,7 @@ class Boundaries:
     unused: frozenset[int]
     by: str
     elsewhere: Records
+    evaluation_stands_for: float = 1.0
 
     def step_of(self, times: IntArray) -> IntArray:
         """Return the index of the step that each time lies in, int64 [n]; -1: in none."""

@@ -378,8 +378,10 @@ class BatchProducers:
         records = process.view(stage)
         own = np.isin(records["source"], list(self.loaders))
         if self.since:
-            fetches = process.of(Stage.FETCH)
-            own &= np.isin(records["number"], fetches["number"][fetches["start"] >= self.since])
+            fetches = process.of(Stage.FETCH)  # those of other loaders have the same numbers
+            later = np.isin(fetches["source"], list(self.loaders))
+            later &= fetches["start"] >= self.since
+            own &= np.isin(records["number"], fetches["number"][later])
         return records[own]
 
     def _first(self, process: Process, stage: Stage) -> Records:
@@ -389,9 +391,13 @@ class BatchProducers:
     @property
     def batches(self) -> int:
         """Batches made."""
-        return self.sums(Stage.FETCH)["records"] - sum(
-            len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes
-        )
+        made = self.sums(Stage.FETCH)["records"]
+        for process in self.processes:  # of the same records as these sums
+            fetches = (
+                process.of(Stage.FETCH) if process.stride > 1 else self._of(process, Stage.FETCH)
+            )
+            made -= int((fetches["flags"] & (Flag.END | Flag.FAILED) != 0).sum())
+        return made
 
     @property
     def described(self) -> int:

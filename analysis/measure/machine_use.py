@@ -116,16 +116,18 @@ def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | No
     """Return the mean seconds per step of the GPU by stage; None when no GPU was timed.
 
     A stage's mean is over the steps all of whose records of that stage were timed: not those whose
-    events were read after a window ended.
+    events were read after a window ended. Evaluation is left out.
 
     Args:
         first: index of the first step that counts.
     """
-    timed = main.view(Stage.GPU)
+    evaluation, timed = steps.boundaries.evaluation, main.view(Stage.GPU)
+    timed = timed[~holds(evaluation, timed["host_start"])]
     number_of_steps = len(steps.wall) - first
     means: dict[str, float] = {}
     for number in sorted(set(timed["of_stage"].tolist())):
         hosts = main.of(Stage(number))
+        hosts = hosts[~holds(evaluation, hosts["start"])]
         marks = timed[timed["of_stage"] == number]
         step = steps.boundaries.step_of(marks["host_start"]) - first
         counts = np.bincount(step[step >= 0], minlength=number_of_steps)
@@ -142,7 +144,7 @@ def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | No
 def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
     """Return means per step of each stage, of the recorded steps that count.
 
-    A stage that did not occur is left out.
+    A stage that did not occur is left out, and evaluation.
 
     Args:
         first: index of the first step that counts.
@@ -151,7 +153,8 @@ def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
     means = {}
     for name, stage in _STAGES.items():
         records = main.of(stage)
-        records = records[steps.boundaries.step_of(records["start"]) >= first]
+        inside = steps.boundaries.step_of(records["start"]) >= first
+        records = records[inside & ~holds(steps.boundaries.evaluation, records["start"])]
         if len(records):
             nbytes, measured = float(records["nbytes"].sum()), records["cpu"][records["cpu"] >= 0]
             pageable = float(records["nbytes"][records["flags"] & Flag.PINNED == 0].sum())

@@ -6,12 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from feedline.analysis.intervals import FloatArray
+from feedline.analysis.intervals import FloatArray, IntArray
 from feedline.analysis.measure.counted_steps import Counted
 from feedline.analysis.measure.growing_lines import line_of_loop, lines_of_loop, lines_of_samples
 from feedline.analysis.measure.jumps import Jumps
 from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
+from feedline.analysis.measure.pace import stands_for
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
@@ -65,7 +66,7 @@ def growths(
     """
     if steps is None or len(steps.start) + counted.number < _FEWEST_STEPS:
         return []
-    clock = _StepClock.of(steps, counted, origin)
+    clock = _StepClock.of(steps, counted, origin, stands_for(main, steps))
     by_name = {gauge.name: clock.series(gauge) for gauge in gauges}
     events = _events(main, steps, clock, origin)
     growing = []
@@ -185,11 +186,20 @@ class _StepClock:
     steps: FloatArray
 
     @classmethod
-    def of(cls, steps: Steps, counted: Counted, origin: int) -> "_StepClock":
+    def of(cls, steps: Steps, counted: Counted, origin: int, each: float) -> "_StepClock":
+        """Count the steps up to each moment.
+
+        Args:
+            origin: ns at which the time of the gauges begins.
+            each: steps that a recorded one stands for; more than 1: windows were forgotten.
+        """
         ends = np.concatenate([steps.boundaries.end, counted.start, counted.end])
         number = np.concatenate(
             [np.ones(len(steps.start)), np.zeros(len(counted.start)), counted.steps]
         )
+        if each > 1:
+            at, forgotten = _forgotten(steps, counted, (each - 1) * len(steps.start))
+            ends, number = np.concatenate([ends, at]), np.concatenate([number, forgotten])
         order = np.argsort(ends, kind="stable")
         return cls((ends[order] - origin) / 1e9, np.cumsum(number[order]))
 
@@ -210,6 +220,20 @@ class _StepClock:
         last = float(self.steps[-1])
         chosen = (made >= _WARM_UP * last) & (at <= self.at_s[-1])
         return made[chosen], values[chosen]
+
+
+def _forgotten(steps: Steps, counted: Counted, number: float) -> tuple[IntArray, FloatArray]:
+    """Return the ends of the gaps between what is known of the steps, ns, and the steps in each.
+
+    Args:
+        number: of steps in all gaps, which are about as many per second in each.
+    """
+    start = np.concatenate([steps.boundaries.start, counted.start])
+    end = np.concatenate([steps.boundaries.end, counted.end])
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    gaps = np.maximum(start[1:] - end[:-1], 0)
+    return start[1:], number * gaps / max(int(gaps.sum()), 1)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from feedline.analysis.measure import machine_use, waits
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
 from feedline.analysis.measure.counted_steps import Counted, Estimate
 from feedline.analysis.measure.garbage import collection
+from feedline.analysis.measure.kept_windows import batches_stand_for, passes
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rest_samples import samples_in_rests
@@ -180,7 +181,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
+    kinds = waits.classify(steps, rank.ready, rank.workers, rank.makers.alone)
     recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
     mean = (
         _recorded(rank, steps, kinds)
@@ -192,6 +193,8 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     made = int(_made_by(rank, steps, np.array([np.iinfo(np.int64).max]))[0])
     again = evaluated if ((evaluated > 0) & (evaluated < made)).any() else evaluated[evaluated > 0]
     took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9
+    took *= steps.boundaries.evaluation_stands_for
+    all_kept = rank.main.stride == 1
     queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
@@ -201,12 +204,10 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         waits=mean.waits,
         boundary=steps.boundaries.by,
         evaluation_s=float(took.sum()),
-        evaluations=len(again),
-        evaluation_once_s=_once_s(evaluated, took, made),
+        evaluations=len(again) if all_kept else _evaluated_passes(rank.main, steps),
+        evaluation_once_s=_once_s(evaluated, took, made) if all_kept else 0.0,
         evaluation_loads=_loads(evaluation, rank.main.of(Stage.NEXT)),
-        evaluation_period=float(np.median(np.diff(again)))
-        if len(again) > 1 and rank.main.stride == 1
-        else None,
+        evaluation_period=float(np.median(np.diff(again))) if len(again) > 1 and all_kept else None,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
@@ -232,6 +233,14 @@ def _loads(evaluation: IntArray, asked: Records) -> bool:
     np.maximum.at(end, of, inside["start"] + inside["wall"])
     whole = int((evaluation[:, 1] - evaluation[:, 0]).sum())
     return bool(len(inside)) and int(np.maximum(end - begin, 0).sum()) >= _MOSTLY * whole
+
+
+def _evaluated_passes(main: Process, steps: Steps) -> int:
+    """Return the passes over the loader that was evaluated on most; 0: there is none."""
+    cut = steps.boundaries
+    begun = passes(main, batches_stand_for(main, cut.training_loaders, cut.by))
+    others = begun.keys() - cut.training_loaders - cut.unused
+    return max((begun[loader] for loader in others), default=0)
 
 
 def _once_s(evaluated: IntArray, took: FloatArray, made: int) -> float:

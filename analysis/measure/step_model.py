@@ -237,9 +237,10 @@ class StepSummary:
             was found.
         evaluations: How many such loops there were; several without a step between them count as
             one, and one before the first step only if there are more than that and one at the end.
+            Where not all steps were kept, passes over a loader; 0: it was none.
         evaluation_once_s: Of evaluation_s, what happens once, such as a test at the end: how much
             longer the loops before the first step or after the last take than the median of the
-            others, if more than twice as long. Unit: s.
+            others, if more than twice as long. 0 where not all steps were kept. Unit: s.
         evaluation_loads: Whether such a loop asked a loader, as an evaluation does. Rollouts,
             generation and evaluations of tensors in memory ask none.
         evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, Pieces, cut, flatten, holds, overlap
+from feedline.analysis.intervals import IntArray, Pieces, common, cut, flatten, holds, overlap
 from feedline.analysis.measure.boundaries import Boundaries, find, gave, left_over, skipped
 from feedline.analysis.measure.clues import Making, Skipped
 from feedline.analysis.measure.garbage import collecting
+from feedline.analysis.measure.kept_windows import moments, times_beside
 from feedline.analysis.measure.making import STAGE as INPUT
 from feedline.analysis.measure.making import find_making, taken_out
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
@@ -98,8 +99,8 @@ class Steps:
 def steps_of(main: Process) -> Steps | None:
     """Cut the training process's records into steps x stages. None: it never made a step.
 
-    A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap
-    are left out.
+    A run that forgot windows (store/segment.py) is cut window by window. Steps that touch a gap are
+    left out, but for those with which a pass over a loader begins: what was before it is.
     """
     records = _of_main_thread(main)
     boundaries = _boundaries(main, records)
@@ -150,6 +151,11 @@ def all_boundaries(main: Process) -> Boundaries | None:
     return _boundaries(main, _of_main_thread(main))
 
 
+def kept_moments(main: Process) -> IntArray:
+    """Return the time of which all was kept that the main thread did, int64 [k, 2], ns."""
+    return moments(_of_main_thread(main), main.stride)
+
+
 def _of_main_thread(main: Process) -> Records:
     """Return the records of what happened in the main thread, sorted by start."""
     first = main.records["thread"] == 0
@@ -167,7 +173,7 @@ def _boundaries(main: Process, records: Records) -> Boundaries | None:
         return None
     elsewhere = main.records[main.records["thread"] != 0]
     found = find(records, main.of(Stage.REST), elsewhere)
-    return _whole(found, records, main.stride) if found is not None else None
+    return _whole(found, records, main) if found is not None else None
 
 
 def _gives_out(making: Making, steps: Steps) -> bool:
@@ -212,7 +218,8 @@ def _without_looking(steps: Steps, looks: Records) -> Steps:
     took = np.bincount(at[inside], looks["looking"][inside], len(steps.wall)).astype(np.int64)
     took = np.minimum(took, steps.stages["other"])
     stages = {**steps.stages, "other": steps.stages["other"] - took}
-    evaluating = max(steps.evaluating - int(looks["looking"][evaluated].sum()), 0)
+    looking = float(looks["looking"][evaluated].sum()) * steps.boundaries.evaluation_stands_for
+    evaluating = max(steps.evaluating - round(looking), 0)
     unclaimed = np.maximum(steps.unclaimed - took, 0)
     return replace(
         steps, wall=steps.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating
@@ -232,16 +239,38 @@ def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
     )
 
 
-def _whole(boundaries: Boundaries, records: Records, stride: int) -> Boundaries:
-    """Leave out the steps in which records are missing, in a run that forgot windows."""
-    if stride == 1:
+def _whole(boundaries: Boundaries, records: Records, main: Process) -> Boundaries:
+    """Cut steps and evaluation at the gaps of a run that forgot windows.
+
+    Steps in which records are missing are left out.
+
+    Args:
+        records: of the main thread.
+    """
+    if main.stride == 1:
         return boundaries
-    changes = np.flatnonzero(np.diff(records["window"].astype(np.int64))) + 1
-    gaps = records["start"][changes]
-    broken = np.searchsorted(gaps, boundaries.end, "right") > np.searchsorted(
-        gaps, boundaries.start, "left"
+    kept = moments(records, main.stride)
+    if not len(kept):  # of a damaged recording
+        none = boundaries.start[:0]
+        return replace(boundaries, start=none, end=none, evaluation=kept)
+    begin, end = kept[:, 0], boundaries.end
+    at = np.searchsorted(begin, end) - 1  # that each step ends in
+    begun = np.where(at >= 0, begin[at], end)
+    # the one before is not known: the first step of a pass begins with that
+    loaders = np.isin(records["source"], list(boundaries.training_loaders))
+    passes = records["start"][(records["stage"] == Stage.EPOCH) & loaders]
+    first = np.append(passes, np.iinfo(np.int64).max)[np.searchsorted(passes, begun)]
+    start = np.where(boundaries.start < begun, first, boundaries.start)
+    whole = (at >= 0) & (end <= kept[at, 1]) & (start < end)
+    evaluation = common(boundaries.evaluation, kept)
+    forwards = holds(evaluation, main.of(Stage.FORWARD)["start"])
+    return replace(
+        boundaries,
+        start=start[whole],
+        end=end[whole],
+        evaluation=evaluation,
+        evaluation_stands_for=times_beside(main, Stage.FORWARD, ~forwards, boundaries.by),
     )
-    return replace(boundaries, start=boundaries.start[~broken], end=boundaries.end[~broken])
 
 
 def _undisturbed(boundaries: Boundaries, profiled: Records) -> Boundaries:
@@ -340,7 +369,9 @@ def _sum(
         handing=handing,
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
         computing_loss=_sum_steps(pieces, step, inside & (pieces.owner < 0), count),
-        evaluating=_outside(evaluation[:, 0], evaluation[:, 1], pieces),
+        evaluating=round(
+            _outside(evaluation[:, 0], evaluation[:, 1], pieces) * boundaries.evaluation_stands_for
+        ),
         resident=_resident(spans, boundaries),
     )
 

@@ -4,6 +4,8 @@ It follows from when each batch was ready in its worker, on the clock that all p
 share.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
@@ -12,6 +14,8 @@ from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
+
+_OF_MAKING = ("handover", "in_transit", "head_of_line", "starved")
 
 
 def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
@@ -28,7 +32,7 @@ def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
     return ready
 
 
-def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
+def _sent_times(workers: Sequence[Process]) -> dict[tuple[int, int], tuple[int, int]]:
     """Return when each batch was pickled, and the CPU time that this took, ns.
 
     By loader and batch key; a worker's feeder thread pickles them.
@@ -49,7 +53,7 @@ def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]
 def classify(
     steps: Steps,
     ready: dict[tuple[int, int], int],
-    sent: dict[tuple[int, int], tuple[int, int]] | None = None,
+    workers: Sequence[Process] = (),
     alone: bool = False,
 ) -> dict[str, IntArray]:
     """Split each step's waiting by cause.
@@ -61,14 +65,20 @@ def classify(
     starved        no batch was made
     overhead       the loader's own work in the main thread, which makes the batches itself
 
+    Where workers forgot windows, waits for batches of which nothing is known are split as the
+    others of the run are.
+
     Args:
+        workers: that tell when each batch was sent.
         alone: the main process makes the batches.
 
     Returns:
         kind -> int64 [steps], ns; they sum to the step's "wait".
     """
     waits = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
-    lacking = "overhead" if alone else "starved"
+    lacking, sent = "overhead" if alone else "starved", _sent_times(workers)
+    forgetful = {worker.header["loader"] for worker in workers if worker.stride > 1}
+    unknown = np.zeros_like(steps.wall)
     later = later_ready(steps.asked, ready)
     asked = steps.asked
     edge = (asked["flags"] & (Flag.FIRST | Flag.END) != 0).tolist()
@@ -82,6 +92,8 @@ def classify(
         ready_at = ready.get((loader[of], number[of]))
         if of >= 0 and edge[of]:
             waits["first_batch"][step] += end - begin
+        elif of >= 0 and ready_at is None and loader[of] in forgetful:
+            unknown[step] += end - begin
         elif of < 0 or ready_at is None:
             waits[lacking][step] += end - begin
         else:
@@ -89,12 +101,30 @@ def classify(
             other = min(max(later[of], begin), ready_at)
             waits["starved"][step] += other - begin
             waits["head_of_line"][step] += ready_at - other
-            done, cpu = (sent or {}).get((loader[of], number[of]), (ready_at, 0))
+            done, cpu = sent.get((loader[of], number[of]), (ready_at, 0))
             late = max(0, min(done, end) - ready_at - cpu)
             waits["handover"][step] += late
             waits["in_transit"][step] += end - ready_at - late
+    for kind, part in _split(unknown, waits).items():
+        waits[kind] += part
     waits["handover"] += steps.handing
     return waits
+
+
+def _split(unknown: IntArray, waits: dict[str, IntArray]) -> dict[str, IntArray]:
+    """Split waits of unknown causes as the known ones are; all is starved where none is known.
+
+    Args:
+        unknown: int64 [steps], ns.
+        waits: kind -> int64 [steps], ns.
+
+    Returns:
+        kind -> int64 [steps], ns; they sum to ``unknown``.
+    """
+    known = np.cumsum([waits[kind].sum() for kind in _OF_MAKING], dtype=float)
+    known[-1] = known[-1] or 1.0
+    edges = np.rint(unknown[:, None] * known / known[-1]).astype(np.int64)
+    return dict(zip(_OF_MAKING, np.diff(edges, axis=1, prepend=0).T))
 
 
 def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:

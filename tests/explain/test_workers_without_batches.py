@@ -158,6 +158,24 @@ def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done()
     assert without_batches(workers) == 1
 
 
+def test_workers_that_forgot_windows_are_as_busy_as_in_those_that_they_kept():
+    """One makes a batch in 6 of 10 ns, in four windows of ten batches."""
+    worker = MadeUp(role="worker", loader=0, worker=0)
+    for batch in range(40):
+        for stage, begin, end in ((Stage.IDLE, 0, 4), (Stage.FETCH, 4, 10)):
+            worker.span(
+                stage,
+                10 * batch + begin,
+                10 * batch + end,
+                number=batch_key(0, batch),
+                window=(0, 1, 3, 2)[batch // 10],
+            )
+
+    for stride in (1, 2):
+        shares = busy_shares([worker.process(stride)], 0)
+        assert shares == (pytest.approx(0.6, abs=0.02), pytest.approx(0.4, abs=0.02))
+
+
 def test_uneven_parts_are_a_finding_where_the_largest_one_holds_the_others_up():
     uneven = replace(stream(without=0), worker_parts=Parts(most=700, least=20, as_workers=1.4))
 

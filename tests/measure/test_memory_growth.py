@@ -10,7 +10,7 @@ from feedline.analysis.measure.memory import growths
 from feedline.analysis.measure.model import Gauge, Holder
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import steps_of
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 
 S = 1_000_000_000
 STEPS = 300  # of 0.1 s
@@ -22,15 +22,20 @@ def gauge(name, values):
     return Gauge(name, "B", 0.0, 0.0, 0.0, at.tolist(), list(map(float, values)))
 
 
-def grown(*gauges, looks=()):
+def grown(*gauges, looks=(), stride=1):
     run = MadeUp()
     for step in range(STEPS):
-        begin = step * S // 10
-        run.forward(begin, begin + S // 40).backward(begin + S // 40, begin + S // 20)
-        run.update(begin + S // 20, begin + S // 10)
+        begin, window = step * S // 10, step // 5
+        for stage, since, until in (
+            (Stage.FORWARD, 0, S // 40),
+            (Stage.BACKWARD, S // 40, S // 20),
+            (Stage.OPTIMIZER, S // 20, S // 10),
+        ):
+            flags, number = int(stage is Stage.FORWARD) * Flag.GRAD, int(stage is Stage.OPTIMIZER)
+            run.span(stage, begin + since, begin + until, flags=flags, number=number, window=window)
     for number, (graphs, alive) in enumerate(looks):
         run.span(Stage.KEPT, number, number, nbytes=graphs, extra=alive)
-    main = run.process()
+    main = run.process(stride)
     available = gauge("memory/available", np.full(31, 20_000 * MB))
     return growths(main, steps_of(main), Counted.of(main), [*gauges, available], 0, SourceLines())
 
@@ -49,6 +54,16 @@ def test_growth_per_step_and_the_steps_until_the_limit():
     assert found.low_bytes <= found.per_step_bytes <= found.high_bytes
     assert found.steps_left == pytest.approx(5000, rel=0.01)
     assert found.seconds_left == pytest.approx(500, rel=0.02)
+
+
+@pytest.mark.parametrize("stride", [2, 4, 8])
+def test_growth_per_step_counts_the_steps_of_forgotten_windows(stride):
+    """The last windows are forgotten: the steps up to then are taken for a few too many."""
+    (found,) = grown(main_by(40 * MB), stride=stride)
+
+    assert found.per_step_bytes == pytest.approx(4 * MB, rel=0.1)
+    assert found.steps_left == pytest.approx(5000, rel=0.1)
+    assert found.seconds_left == pytest.approx(500, rel=0.05)
 
 
 def filling(until, per_second):

@@ -13,7 +13,7 @@ import feedline
 from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import steps_of
-from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
+from feedline.analysis.measure.waits import classify, ready_share, ready_times
 from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
@@ -82,6 +82,24 @@ def test_a_batch_of_an_unseen_worker_counts_as_starved():
     assert waits({}, [(20, 90)]) == {"starved": 70}
 
 
+def test_waits_for_batches_whose_making_was_forgotten_are_split_as_the_others():
+    """Of two waits, 50 of 140 ns were for batches not made: so are 25 of the third's 70 ns."""
+    main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
+    for batch, made in enumerate((40, 150, 240)):
+        asked = 20 + 100 * batch
+        main.next(asked, asked + 70, batch).backward(asked + 70, asked + 71)
+        main.update(asked + 71, asked + 72)
+        worker.span(Stage.FETCH, made - 1, made, number=batch_key(0, batch), window=int(batch == 2))
+    steps, workers = steps_of(main.process()), [worker.process(stride=2)]
+    some, nothing = (
+        {kind: ns.tolist() for kind, ns in classify(steps, ready, workers).items() if ns.any()}
+        for ready in (ready_times(workers), {})
+    )
+
+    assert some == {"starved": [20, 30, 25], "in_transit": [50, 40, 45]}
+    assert nothing == {"starved": [70, 70, 70]}
+
+
 def test_without_workers_the_loaders_own_work_is_overhead():
     main = MadeUp().next(20, 90).backward(90, 91).update(91, 92)
     found = classify(steps_of(main.process()), {}, alone=True)
@@ -115,9 +133,8 @@ def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
     main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
     main.next(20, 90).backward(90, 91).update(91, 92)
     worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
-    found = classify(
-        steps_of(main.process()), ready_times([worker.process()]), sent_times([worker.process()])
-    )
+    workers = [worker.process()]
+    found = classify(steps_of(main.process()), ready_times(workers), workers)
 
     assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {
         "handover": 45,
@@ -131,7 +148,7 @@ def test_a_main_thread_that_waits_for_the_worker_while_it_receives_is_not_busy_w
         91, 92
     )
     steps = steps_of(main.process())
-    found = classify(steps, {}, {})
+    found = classify(steps, {})
 
     assert {name: int(steps.stages[name].sum()) for name in ("wait", "transport")} == {
         "wait": 20 + 35,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 from report.made_up import VARIANTS
 
+from feedline.__main__ import main
 from feedline.analysis.convergence.read_training import read
+from feedline.analysis.explain.model import Verdict
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.report import overview as overviews
+from feedline.cli.report import process_reports
 from feedline.profiler.errors import RunNotFound
 from feedline.profiler.files.own_folders import listed_names
 from feedline.profiler.store.trainings import open_run
@@ -95,6 +99,37 @@ def test_beside_reports_in_one_page_a_training_that_has_none_is_not_linked():
     page = overviews.ENDINGS[".html"](overviews.Overview("sweep", [], rows), [report])
 
     assert '<a href="#training-1">' in page and "parts/2" not in page
+
+
+def test_only_pages_that_are_written_are_named(crashed, tmp_path, monkeypatch, capfd):
+    shutil.copytree(crashed[0] / "run", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(process_reports, "_MAX_PAGES", 2)
+
+    assert main(["report", "run"]) == 0
+
+    assert "Reports: parts/1/report.html to parts/2/report.html;" in capfd.readouterr().out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert 'href="parts/2/report.html"' in page and "parts/3" not in page
+    rows = json.loads((tmp_path / "run" / "report.json").read_text())["trainings"]
+    assert [row["report"] for row in rows] == ["parts/1/report.html", "parts/2/report.html", ""]
+    assert main(["report", "run", "--format", "text"]) == 0
+    assert "Reports: " not in capfd.readouterr().out
+
+
+def test_trainings_without_a_finding_share_only_what_is_said_of_both():
+    report = VARIANTS["full"]()
+    unknown = Verdict("What limits this run is unknown: no rule applies to it.")
+    short = Verdict("The run never made a training step.")
+    rows = [
+        overviews.row(str(number), replace(report, verdict=verdict), None)
+        for number, verdict in enumerate((unknown, short, unknown), 1)
+    ]
+
+    said = " ".join(overviews._verdicts(rows))
+
+    assert f"Training runs 1, 3 – {unknown.limit} (Showing training 1.)" in said
+    assert f"Training 2 – {short.limit}" in said
 
 
 def test_the_main_finding_of_a_training_is_that_of_its_verdict():

@@ -150,6 +150,14 @@ def test_where_a_quota_stops_the_training_it_costs_what_it_takes_of_the_quota():
     assert check(stopped).cost_s > check(free).cost_s
 
 
+def test_no_decoder_is_named_that_does_not_read_the_format():
+    facts = waiting(
+        60.0, sample={"decode": (8.4, 0.0, 0.0)}, operations={"decode/PIL.GIF.load": 8.0}
+    )
+
+    assert "whatif" not in change(facts).message
+
+
 @pytest.mark.parametrize(
     ("operation", "on_gpu", "decoder"),
     [

@@ -107,3 +107,5 @@ def test_workers_that_repeat_each_other_in_groups_are_not_said_to_be_all_the_sam
 
     assert "Groups of 2 workers deliver the same samples" in said(facts)
     assert "4 workers" not in said(facts)
+    uneven = replace(facts, same_samples=replace(SAME, times=2, workers=5))
+    assert "Groups of 2 or more workers deliver the same samples" in said(uneven)

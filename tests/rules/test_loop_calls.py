@@ -158,3 +158,25 @@ def test_gradients_that_the_loop_reduces_are_not_told_to_be_reduced_less_often(
 
     assert any(sentence.startswith(says) for sentence in finding.more)
     assert fix in finding.fix
+
+
+def test_a_small_known_call_hides_no_larger_function():
+    """Ten parts of ``compute``, and one of a call whose slowness is known."""
+    facts = looped(stack(LOOP, 3))
+    large = OwnFunction("compute (train.py:40)", 0.052, 0.05, 0.054, "")
+    small = OwnFunction(
+        "keep (train.py:11)", 0.005, 0.004, 0.006, "info (python3.11/logging/__init__.py:1489)"
+    )
+    step = replace(facts.step, own_code=OwnCode(0.06, 200, [large, small]))
+
+    finding = check(replace(facts, step=step, code=None))
+
+    assert "compute()" in finding.fix and finding.severity is Severity.HIGH
+
+
+def test_what_a_known_call_leaves_of_the_code_has_a_fix_too():
+    write = [*LOOP, ("log.py", 5, "note"), (PYTHON + "logging/__init__.py", 1489, "info")]
+    finding = check(looped(stack(write, 40), stack([*LOOP, ("stats.py", 9, "moments")], 60)))
+
+    assert finding.fix.startswith("Log every 50 steps or so")
+    assert len(finding.fix_more) >= 1 and finding.severity is Severity.HIGH

@@ -51,10 +51,12 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
     own = facts.step.own_code
     if found := loop_call(facts):
         return LoopCall(found[0].call, f"{found[0].file}:{found[0].line}", found[1])
-    for one in named if own is not None and own.s > 0 else ():
-        frame = _frame_of(one.mainly)
+    if own is None or not own.s > 0:
+        return None
+    for one in named:
+        frame = _frame_of(one.mainly) if one.s >= _MOST_OF_LOOP * own.s else None
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
-        if call is not None and own is not None and not call.needs_source:
+        if call is not None and not call.needs_source:
             return LoopCall(
                 _as_reduced(facts, call),
                 line_in(facts, one.name) or place_of(one.name),

@@ -42,6 +42,8 @@ _FRAMES = [
 _FRAMES_ON_GPU = "Or decode on the GPU (torchcodec, DALI)."
 _JPEGS = " (simplejpeg, torchvision.io)"
 _ON_GPU = " (nvJPEG, DALI)"
+#: Formats beside JPEG that `feedline whatif` decodes with several libraries.
+_MEASURED = ("png", "webp", "bmp", "tiff", "cv2.", "torchvision.")
 _STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
 OTHERS = (
@@ -96,12 +98,13 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def change(facts: RuleInputs) -> Refused:
     """Refuse to predict: the speed of another decoder is unknown."""
-    if _videos(facts) or not facts.decodes_images:
+    name = heaviest(facts, "decode")[0]
+    measured = not name or _is_jpeg(name) or any(kind in name.lower() for kind in _MEASURED)
+    if _videos(facts) or not facts.decodes_images or not measured:
         return Refused(
             "unknown_decoder",
             "The speed of another decoder on these samples is unknown. Time one on some of them.",
         )
-    name = heaviest(facts, "decode")[0]
     other = "turbo" if not name or _is_jpeg(name) else "pil" if name.startswith("cv2.") else "cv2"
     return Refused(
         "unknown_decoder",

@@ -5,6 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
+from feedline.analysis.measure.clues import SameSamples
 from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, Sentence
 
 _RULE_ID = "same_samples"
@@ -16,6 +17,10 @@ _SAME = Sentence(
 )
 _IN_GROUPS = Sentence(
     "groups of {times} workers deliver the same samples: the model sees each {times} times per epoch",
+    times=COUNT,
+)
+_IN_UNEQUAL_GROUPS = Sentence(
+    "groups of {times} or more workers deliver the same samples, so the model sees each as often",
     times=COUNT,
 )
 _IN_ORDER = Sentence(
@@ -86,9 +91,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         Severity.HIGH,
-        message=_SAME(workers=same.workers, times=same.times)
-        if same.times == same.workers
-        else _IN_GROUPS(times=same.times),
+        message=_says(same),
         more=[seen, *([_BY_LABELS] if same.by_labels else []), *fewer, _EPOCH(times=same.times)],
         evidence=[
             Evidence("same_workers", "workers that were compared", same.workers, "workers"),
@@ -103,6 +106,13 @@ def check(facts: RuleInputs) -> Finding | None:
         place=cheaper.place_of_samples(facts),
         gives=_DIFFERENT(times=same.times),
     )
+
+
+def _says(same: SameSamples) -> str:
+    if same.times == same.workers:
+        return _SAME(workers=same.workers, times=same.times)
+    equal = same.workers % same.times == 0
+    return (_IN_GROUPS if equal else _IN_UNEQUAL_GROUPS)(times=same.times)
 
 
 def _fixes(facts: RuleInputs) -> list[str]:

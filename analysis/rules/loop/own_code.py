@@ -123,12 +123,14 @@ def check(facts: RuleInputs) -> Finding | None:
     line = sampled[0] if sampled else line_in(facts, told.name)
     waits_s = _waits_s(facts, found)
     fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
+    # what waits for the GPU takes no less time without it, and a call that does not, does
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     saved_s = took
     if known is not None:  # what its fix spares of the call, and nothing of the code beside it
         spared = 1 - (known.call.left or 0.0)
         saved_s = spared * min(took, known.share * own.s * (1 - queued))
-        by_host_s *= spared
+        if saved_s < _MOSTLY * took:
+            others = [*others, *_fixes(named, bool(line), bool(waits_s))]
     more = [
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
@@ -143,8 +145,7 @@ def check(facts: RuleInputs) -> Finding | None:
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
         _RULE_ID,
-        # what waits for the GPU takes no less time without it, and a call that does not, does
-        Severity.of((by_host_s if on_gpu else saved_s) / step.mean_s),
+        Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=told.s, function=called(name_of(told.name))),
         more=more,
         evidence=[
