@@ -134,6 +134,9 @@ def _summary(done: "Packed") -> list[str]:
     elif done.resumed_at:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
     lines += [f"  {line}" for line in _label_lines(done)]
+    lines += [
+        f"  not all of the old store could be removed: the rest is in {path}" for path in done.old
+    ]
     if done.left_out:
         kinds = Counter(
             re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out

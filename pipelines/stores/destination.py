@@ -19,6 +19,7 @@ FOLDER_KIND = "store"
 REMOVE_FIRST = "first remove the old store yourself (-f keeps it until the new one is complete)"
 _MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
 _MARGIN_BYTES = 8 << 20
+_MAX_ASIDE = 1000  # names that are tried for a store that is set aside
 
 
 def check_space(place: Path, total: int, replaced: Path | None = None) -> None:
@@ -101,11 +102,12 @@ def put_back(folder: Path) -> None:
 
 
 @contextmanager
-def replacement(folder: Path) -> Iterator[Path]:
+def replacement(folder: Path) -> Iterator[list[Path]]:
     """Make a folder beside a complete store, which takes its place at the end of the block.
 
     After an error, Ctrl-C or a kill in the block, the store is as it was. What a kill has left is
-    removed by the next replacement.
+    removed by the next replacement. It yields a list, which in the end has the folders with what
+    is left of old stores that could not be removed.
 
     Raises:
         OutputError: a folder beside it cannot take its place.
@@ -114,26 +116,84 @@ def replacement(folder: Path) -> Iterator[Path]:
     store, new, old = folder.resolve(), beside(folder, "new"), beside(folder, "old")
     if os.path.ismount(store) or Path.cwd().is_relative_to(store):
         what = "a mount point" if os.path.ismount(store) else "the working directory, or above it"
-        raise OutputError(
-            f"{folder} is {what}, and cannot be replaced by another folder",
-            "pack into another folder",
-            "first remove the files in it yourself",
-        )
-    for left in filter(os.path.lexists, (new, old)):
-        own_folders.remove(left, FOLDER_KIND)
+        raise _irreplaceable(f"{folder} is {what}, and")
+    left: list[Path] = []
+    if os.path.lexists(new):
+        own_folders.remove(new, FOLDER_KIND)
+    if os.path.lexists(old):
+        left += _remove_old(old, store)
     try:
+        _see_that_it_can_be_renamed(folder, store, old)
         owned.claim(new, FOLDER_KIND, mode=owned.SHARED)
-        yield new
-        shutil.copymode(store, new)
+        yield left
         with deferred():
-            os.rename(store, old)
-            os.rename(new, store)
-            sync_folder(store.parent)
-            own_folders.remove(old, FOLDER_KIND)
+            _swap(folder, store, new, old)
+            left += _remove_old(old, store)
     finally:
         with deferred(), suppress(OSError, OutputError):
             put_back(folder)
             own_folders.remove(new, FOLDER_KIND)
+
+
+def _irreplaceable(what: str, reason: str = "") -> OutputError:
+    return OutputError(
+        f"{what} cannot be replaced by another folder{reason}",
+        "pack into another folder",
+        "first remove the files in it yourself",
+    )
+
+
+def _see_that_it_can_be_renamed(folder: Path, store: Path, old: Path) -> None:
+    """Try it before anything is packed. Raises OutputError.
+
+    A bind mount, a lower layer of overlayfs, and another user's in a sticky folder cannot be.
+    """
+    try:
+        with deferred():
+            os.rename(store, old)
+            os.rename(old, store)
+    except OSError as error:
+        raise _irreplaceable(str(folder), f" ({error.strerror})") from error
+
+
+def _swap(folder: Path, store: Path, new: Path, old: Path) -> None:
+    """Put the new store in place of the old one, or keep both. Raises OutputError."""
+    try:
+        shutil.copymode(store, new)
+        os.rename(store, old)
+        os.rename(new, store)
+    except OSError as error:
+        put_back(folder)
+        raise OutputError(
+            f"{folder} cannot be replaced ({error.strerror}), and is unchanged. "
+            f"The new store is complete, in {_set_aside(new, store, 'new')}"
+        ) from error
+
+
+def _remove_old(old: Path, store: Path) -> list[Path]:
+    """Remove a store that was replaced; return where the rest is, if not all could be removed.
+
+    The new store is in place: an error here is none of the pack.
+    """
+    try:
+        sync_folder(store.parent)
+        own_folders.remove(old, FOLDER_KIND)
+    except (OSError, OutputError):
+        # a removal that has begun has given it a hidden name of its own there
+        return [_set_aside(old, store, "old") if os.path.lexists(old) else store.parent]
+    return []
+
+
+def _set_aside(made: Path, store: Path, ending: str) -> Path:
+    """Give a hidden folder a free name that the user sees, if it can be renamed; return its name."""
+    names = (f"{store.name}.{ending}{number}" for number in ("", *range(2, _MAX_ASIDE)))
+    for aside in map(store.with_name, names):
+        if not os.path.lexists(aside):
+            with suppress(OSError):
+                os.rename(made, aside)
+                return aside
+            break
+    return made
 
 
 def _strangers(folder: Path) -> list[str]:

@@ -166,6 +166,7 @@ class Packed:
         empty: of those that have none; they keep their labels.
         lost: labels that the store does not have.
         below, linked: as of the listing.
+        old: folders with what is left of replaced stores that could not be removed.
     """
 
     path: Path
@@ -180,6 +181,7 @@ class Packed:
     lost: list[OtherLabels]
     below: int
     linked: int
+    old: list[Path]
 
 
 def pack(
@@ -234,6 +236,7 @@ def pack(
     put_back(folder)
     replaces = force and (folder / MANIFEST_FILE).exists()
     lost = [] if listing.checked else other_labels(listing)
+    old: list[Path] = []
     if not unlabeled and not _begun(folder, plan):
         _see_that_labels_are_kept(listing, lost)
     with _as_output_errors(folder, plan, replaces), ExitStack() as stack:
@@ -251,7 +254,7 @@ def pack(
             check_space(place, total, folder if replaces else None)
             stack.enter_context(reserved(folder, listing.root))
             if replaces:
-                stack.enter_context(replacement(folder))
+                old = stack.enter_context(replacement(folder))
             elif force:
                 empty_folder(folder)
             _see_that_it_goes_on(place, plan)
@@ -264,7 +267,7 @@ def pack(
                 manifest = packing.finish()
         if replaces or read_back:
             _see_that_it_is_whole(place, folder, read_back, progress)
-    return _packed(folder, manifest, resumed_at, listing, lost)
+    return _packed(folder, manifest, resumed_at, listing, lost, old)
 
 
 def _see_that_it_is_whole(
@@ -464,6 +467,7 @@ def _packed(
     resumed_at: int,
     listing: FolderListing,
     lost: list[OtherLabels],
+    old: list[Path],
 ) -> Packed:
     """Return the result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
@@ -485,6 +489,7 @@ def _packed(
         lost,
         listing.below,
         listing.linked,
+        old,
     )
 
 

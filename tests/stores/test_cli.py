@@ -13,7 +13,7 @@ import pytest
 
 from feedline.__main__ import main
 from feedline.cli.pack import STORE_KINDS as CHOICES
-from feedline.pipelines.stores import STORE_KINDS, open_store, pack, shards
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, shards, verify
 from feedline.pipelines.stores.image_folder import read_image
 from feedline.profiler.errors import StoreDamaged
 
@@ -208,6 +208,68 @@ def test_interrupted_while_it_replaces_a_store_it_leaves_that_and_says_so(
     assert f"{store} is unchanged: run the same command again to start over" in err
     assert content(store) == before and os.listdir(store.parent) == [store.name]
     assert "39 images, 0.2 MB, packed as tar" in packs(capsys, *command)[1]
+
+
+def test_a_file_of_the_users_in_the_old_store_is_kept_and_the_pack_succeeds(
+    folder, copied, capsys, monkeypatch
+):
+    """It is put there meanwhile, twice: the second time, the first old store is still there."""
+    store = copied("lmdb")
+    aside = [store.with_name(f"{store.name}.old"), store.with_name(f"{store.name}.old2")]
+    for kind, kept in zip(("tar", "lmdb"), aside, strict=True):
+        with monkeypatch.context() as patched:
+            leaves_a_note(patched, store)
+            code, out, err = packs(capsys, folder, "-o", store, "--kind", kind, "-f")
+
+        assert (code, err) == (0, "")
+        assert f"not all of the old store could be removed: the rest is in {kept}\n" in out
+        assert verify(store).samples == 39 and verify(kept).samples == 39
+        assert (kept / "note.txt").read_text() == "mine" and not (store / "note.txt").exists()
+
+    assert sorted(store.parent.iterdir()) == [store, *aside]
+
+
+def leaves_a_note(monkeypatch, store: Path) -> None:
+    """Have a file of the user's appear in the old store while a new one is packed."""
+
+    def read(listing, source, max_bytes):
+        (store / "note.txt").write_text("mine")
+        return read_image(listing, source, max_bytes)
+
+    monkeypatch.setattr("feedline.pipelines.stores.image_folder.read_image", read)
+
+
+def test_an_old_store_that_an_earlier_pack_could_not_remove_stops_no_later_one(
+    folder, copied, capsys
+):
+    store = copied("lmdb")
+    hidden = store.with_name(f".feedline-part-old-{store.name}")
+    shutil.copytree(store, hidden)
+    (hidden / "note.txt").write_text("mine")
+
+    code, out, err = packs(capsys, folder, "-o", store, "--kind", "tar", "-f")
+
+    kept = store.with_name(f"{store.name}.old")
+    assert (code, err) == (0, "") and f"the rest is in {kept}\n" in out
+    assert sorted(store.parent.iterdir()) == [store, kept]
+    assert (kept / "note.txt").read_text() == "mine" and verify(store).samples == 39
+
+
+def test_an_old_store_with_a_file_that_cannot_be_removed_is_no_failed_pack(folder, copied, capsys):
+    store = copied("lmdb")
+    data = os.open(store / "data.mdb", os.O_RDONLY)
+    made = subprocess.run(["chattr", "+i", store / "data.mdb"], capture_output=True, text=True)
+    try:
+        if made.returncode:
+            pytest.skip(f"a file cannot be made immutable here: {made.stderr.strip()}")
+        code, out, err = packs(capsys, folder, "-o", store, "--kind", "tar", "-f")
+    finally:
+        subprocess.run(["chattr", "-i", f"/proc/self/fd/{data}"], pass_fds=[data], check=False)
+        os.close(data)
+
+    assert (code, err) == (0, "") and f"the rest is in {store.parent}\n" in out
+    assert verify(store).samples == 39
+    assert packs(capsys, folder, "-o", store, "--kind", "lmdb", "-f")[0] == 0
 
 
 def test_a_new_store_that_reads_back_otherwise_does_not_replace_the_old_one(

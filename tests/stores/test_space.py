@@ -4,6 +4,9 @@ On a file system of its own, of a few megabytes.
 """
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +114,61 @@ def test_a_store_that_is_a_mount_point_is_not_replaced(folder, disk):
         pack(folder, disk, "lmdb", force=True)
 
     assert content(disk) == before and os.listdir(disk.parent) == [disk.name]
+
+
+@pytest.fixture
+def bound() -> Iterator[Callable[[Path], None]]:
+    """Gives a function that mounts a folder at its own place, on the same device."""
+    mounted: list[Path] = []
+
+    def bind(folder: Path) -> None:
+        done = subprocess.run(
+            ["mount", "--bind", folder, folder], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"a folder cannot be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield bind
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_store_that_cannot_be_renamed_is_refused_before_anything_is_packed(folder, copied, bound):
+    store, seen = copied("lmdb"), []
+    before = content(store)
+    bound(store)
+
+    with pytest.raises(
+        OutputError,
+        match="cannot be replaced by another folder .Device or resource busy.: pack into another",
+    ):
+        pack(folder, store, "tar", force=True, progress=seen.append)
+
+    assert not seen
+    assert content(store) == before and os.listdir(store.parent) == [store.name]
+
+
+def test_a_store_that_cannot_be_renamed_in_the_end_keeps_the_new_one_too(folder, copied, bound):
+    store = copied("lmdb")
+    before = content(store)
+
+    with pytest.raises(
+        OutputError,
+        match="cannot be replaced .Device or resource busy., and is unchanged. The new store is "
+        "complete, in .*/copy-lmdb.new$",
+    ):
+        pack(
+            folder,
+            store,
+            "tar",
+            force=True,
+            progress=lambda progress: bound(store) if progress.done == 2 else None,
+        )
+
+    assert content(store) == before
+    assert sorted(os.listdir(store.parent)) == [store.name, f"{store.name}.new"]
+    assert verify(store.with_name(f"{store.name}.new")).samples == 39
 
 
 def test_the_margin_is_left(folder, disk):
