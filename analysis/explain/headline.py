@@ -4,16 +4,18 @@ It is how a run ended that did not end well, and why recording ended before it.
 """
 
 from feedline.analysis.measure.at_end import AtEnd, waits
+from feedline.analysis.measure.full_memory import FullMemory
 from feedline.analysis.measure.model import RunInfo
 from feedline.analysis.text.formatting import count, counted, seconds
-from feedline.analysis.text.sentences import SIZE, Sentence
+from feedline.analysis.text.sentences import SIZE, Sentence, Slot
 from feedline.profiler.session.ending import INTERRUPTED
 
 _FULL = "No space left on device"
 _UNKNOWN_END = AtEnd()
 _KILLED = "SIGKILL"
 _FULL_MEMORY = Sentence(
-    "Probably memory was full: at last, its control group used {used} of {limit}.",
+    "Probably memory was full: at last, {whose} used {used} of {limit}.",
+    whose=Slot(str, ("its control group", "the machine")),
     used=SIZE,
     limit=SIZE,
 )
@@ -27,7 +29,7 @@ def headline(
     who: str = "The training",
     end: AtEnd = _UNKNOWN_END,
     unit: str = "step",
-    memory: tuple[float, float] | None = None,
+    memory: FullMemory | None = None,
     hangs: bool = False,
 ) -> str:
     """Return one or two sentences; empty for a run that ended well and was recorded to its end.
@@ -38,8 +40,7 @@ def headline(
         who: ended so.
         end: what it was doing then.
         unit: what a step is called: without a training, it is a batch.
-        memory: bytes that its control group had in use at last, and the limit, where it was nearly
-            reached.
+        memory: that was full at last; None: there was room.
         hangs: the verdict tells what it did then, and that no cause is to be looked for.
     """
     ended = _ended(
@@ -78,7 +79,7 @@ def _ended(
     who: str,
     end: AtEnd,
     unit: str,
-    memory: tuple[float, float] | None,
+    memory: FullMemory | None,
     why: bool,
 ) -> str:
     if run.state == "live":
@@ -93,9 +94,10 @@ def _ended(
     return f"{who} {ended} after {counted(steps, unit)}{_doing(run, end)}.{causes}"
 
 
-def _causes(ended_by: str, memory: tuple[float, float] | None) -> str:
+def _causes(ended_by: str, memory: FullMemory | None) -> str:
     if memory is not None and ended_by in ("", _KILLED):
-        return _FULL_MEMORY(used=memory[0], limit=memory[1])
+        whose = "the machine" if memory.of_machine else "its control group"
+        return _FULL_MEMORY(whose=whose, used=memory.used_bytes, limit=memory.limit_bytes)
     return "" if ended_by else _USUAL_CAUSES()
 
 

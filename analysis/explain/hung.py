@@ -18,7 +18,7 @@ from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
 from feedline.analysis.measure.code_places import START, WAIT, standing
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.killed import nearly_full
+from feedline.analysis.measure.full_memory import filled_since
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
@@ -112,7 +112,7 @@ def _running(rank: RankMetrics) -> Hang | None:
     What ended by itself, or for want of memory, did not run without end.
     """
     ended_by = rank.rank.manifest.ended_by
-    if ended_by in _FAULTS or ended_by in _KILLED and nearly_full(rank) is not None:
+    if ended_by in _FAULTS or ended_by in _KILLED and filled_since(rank, _finished(rank)):
         return None
     with suppress(FeedlineError):
         times = StackTimes.of(rank.rank)

@@ -47,8 +47,9 @@ from feedline.analysis.measure.certainty import (
 from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.feeding import take_turns, together
+from feedline.analysis.measure.full_memory import full_at_end, full_limit
 from feedline.analysis.measure.growing_lines import line_of_samples
-from feedline.analysis.measure.killed import killed_worker, nearly_full
+from feedline.analysis.measure.killed import killed_worker
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
@@ -61,7 +62,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.measure.needless import unused_gradients
 from feedline.analysis.measure.periodic import periodic_stall
-from feedline.analysis.measure.rank_gauges import cpu_use, full_limit, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
@@ -178,7 +179,7 @@ def measure(
             "The training" if len(source.ranks) == 1 else f"Rank {ended.rank.number}",
             end,
             "batch" if step is not None and step.boundary == "loader" else "step",
-            nearly_full(ended),
+            full_at_end(ended),
             hang is not None,
         ),
     )
@@ -389,7 +390,7 @@ def _facts(
         batch_tensors=workers.batch_tensors if workers else None,
         moved=machine_use.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
-        full_limit_bytes=full_limit(rank, source.gauges),
+        full_limit_bytes=full_limit(rank),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
         unseen=unseen(rank),
@@ -478,11 +479,12 @@ def _killed(facts: RuleInputs, rank: RankMetrics, source: SourceLines) -> Killed
 
     That is known of the loaders that feed the steps.
     """
-    if facts.killed is None or facts.killed.per_second_bytes is None:
-        return facts.killed
-    if facts.killed.loader not in rank.makers.loaders:
-        return facts.killed
-    return dataclasses.replace(facts.killed, place=line_of_samples(*_sample_code(facts), source))
+    killed = facts.killed
+    if killed is None or killed.per_second_bytes is None and not killed.kept_perhaps:
+        return killed
+    if killed.loader not in rank.makers.loaders:
+        return killed
+    return dataclasses.replace(killed, place=line_of_samples(*_sample_code(facts), source))
 
 
 def _sample_code(facts: RuleInputs) -> tuple[str, str]:

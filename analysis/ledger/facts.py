@@ -65,7 +65,7 @@ class RuleInputs:
         swapped_in: bytes per second that the machine reads back from swap while the steps run
             (None: not sampled).
         full_limit_bytes: the memory limit of its control group, if that was full while the steps ran
-            (None: there was room, or no limit).
+            (None: there was room, no limit, or the machine was full).
         loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for
             them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).

@@ -1,6 +1,5 @@
 """A loader's worker that was killed: its size, its growth, and whether memory was full."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -9,18 +8,16 @@ from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.blocking import pids
 from feedline.analysis.measure.memory import slope
 from feedline.analysis.measure.model import KilledWorker
+from feedline.analysis.measure.rank_gauges import sampled_gauges, series
 from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers.gauge_reader import Gauges, read_gauges
-from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.record_columns import last_sign
 from feedline.profiler.store.segment_reader import Process
 
 #: Less is noise: of bytes, and of what it had at first.
 _LEAST_BYTES, _LEAST_SHARE = 16e6, 0.05
 _FEWEST = 3  # readings that show growth
-_NEARLY = 0.9  # of a limit: the next piece of memory may reach it
+_TELLING = 2  # batches: only then, growth for one of them is not what is kept of each sample
 
 
 def killed_worker(rank: RankMetrics) -> KilledWorker | None:
@@ -40,32 +37,19 @@ def killed_worker(rank: RankMetrics) -> KilledWorker | None:
     )
 
 
-def nearly_full(rank: RankMetrics) -> tuple[float, float] | None:
-    """Return what a control group had in use at the last reading, and its limit, bytes.
-
-    None: there was room, or no limit.
-    """
-    gauges = _gauges(rank)
-    _, used = _series(gauges, "cgroup/memory")
-    _, limit = _series(gauges, "cgroup/memory_limit")
-    if not len(used) or not len(limit) or used[-1] < _NEARLY * limit[-1]:
-        return None
-    return float(used[-1]), float(limit[-1])
-
-
 def _seen(rank: RankMetrics, process: Process, pid: int) -> KilledWorker:
     """Return what is known of its memory, and when it was seen last."""
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
     begun, ready, last = _life(process, pid)
-    anchors, gauges = rank.rank.manifest.anchors, _gauges(rank)
+    anchors, gauges = rank.rank.manifest.anchors, sampled_gauges(rank.rank)
     origin = anchors[0]["perf_counter_ns"] if anchors else 0
     seen = KilledWorker(worker, loader, (last - origin) / 1e9)
     name = f"memory/loader{loader}-worker"
-    at, size = _series(gauges, f"{name}{worker}", begun)
+    at, size = series(gauges, f"{name}{worker}", begun)
     if not len(at):
         return seen
     names = {known for known, _ in gauges.names if known.startswith(name)}
-    sizes = [values[-1] for one in names if len(values := _series(gauges, one, begun)[1])]
+    sizes = [values[-1] for one in names if len(values := series(gauges, one, begun)[1])]
     # a spawned worker imports torch before it can work
     able = max(int(np.searchsorted(at, ready, "right")) - 1, 0)
     at, size = at[able:], size[able:]
@@ -85,6 +69,7 @@ def _seen(rank: RankMetrics, process: Process, pid: int) -> KilledWorker:
         per_second_bytes=slope(at / 1e9, size) if grew and not of_one else None,
         batch_bytes=batch_bytes if of_one else None,
         first_batch=of_one and first,
+        kept_perhaps=of_one and ends is not None and len(ends) < _TELLING,
         together_bytes=float(sum(sizes)),
         workers=len(sizes),
     )
@@ -131,21 +116,3 @@ def _of_one_batch(at: FloatArray, size: FloatArray, ends: FloatArray) -> tuple[b
     in_first = float(size[before][-1] - size[0]) if before.any() else 0.0
     in_last = float(size[-1] - size[after][0]) if after.any() else 0.0
     return in_first >= in_last, max(in_first, in_last)
-
-
-def _gauges(rank: RankMetrics) -> Gauges:
-    """Return all that was sampled; nothing where it cannot be read (rank_gauges.py says so)."""
-    path = rank.rank.folder / GAUGES
-    try:
-        if os.path.lexists(path):
-            return read_gauges(path)
-    except (FeedlineError, OSError, ValueError):
-        pass
-    return Gauges([], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-
-
-def _series(gauges: Gauges, name: str, since: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return the readings of a gauge, ns and values, float64 [n] each."""
-    number = next((at for at, (known, _) in enumerate(gauges.names) if known == name), -1)
-    chosen = (gauges.gauge == number) & (gauges.time >= since)
-    return gauges.time[chosen].astype(float), gauges.value[chosen]

@@ -576,6 +576,7 @@ class KilledWorker:
         place: file and line of the data set that adds to what outlives a sample. Empty: unknown.
         batch_bytes: of grown_bytes, what came while it made one batch. None: it is not most of it.
         first_batch: whether that was its first; if not, it was its last.
+        kept_perhaps: it had made one batch at most, so that batch_bytes may be kept of its samples.
     """
 
     worker: int | None
@@ -593,3 +594,4 @@ class KilledWorker:
     place: str = ""
     batch_bytes: float | None = None
     first_batch: bool = False
+    kept_perhaps: bool = False

@@ -23,8 +23,6 @@ _OF_WORKER = re.compile(r"memory/loader\d+-worker\d+")
 _MOSTLY = 0.5
 #: CPUs that ranks use together over those that each may use, from which on each has its own.
 _TOGETHER = 1.1
-#: Of a limit of memory: what is left holds files and the kernel's own.
-_FULL = 0.9
 _DIGITS = 6  # of the number of a CPU: more are none
 
 
@@ -45,6 +43,24 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
             origin,
         )
     )
+
+
+def sampled_gauges(rank: Rank) -> Gauges:
+    """Return all readings of a rank; none where they cannot be read: another function notes why."""
+    path = rank.folder / GAUGES
+    try:
+        if os.path.lexists(path):
+            return read_gauges(path)
+    except (FeedlineError, OSError, ValueError):
+        pass
+    return Gauges([], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+def series(gauges: Gauges, name: str, since: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Return the readings of a gauge since a time, ns: times, ns, and values, float64 [n] each."""
+    number = next((at for at, (known, _) in enumerate(gauges.names) if known == name), -1)
+    chosen = (gauges.gauge == number) & (gauges.time >= since)
+    return gauges.time[chosen].astype(float), gauges.value[chosen]
 
 
 def _spans(times: FloatArray) -> FloatArray:
@@ -159,17 +175,6 @@ def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: st
     if gauge is None or shown.steps is None or not anchors:
         return None
     return _while_steps_ran(gauge, shown.steps, shown.first, anchors[0]["perf_counter_ns"])
-
-
-def full_limit(rank: RankMetrics, gauges: list[Gauge]) -> float | None:
-    """Return the memory limit of a rank's control group, bytes, if it was full while steps ran.
-
-    None: there was room, or no limit.
-    """
-    used, limit = (
-        mean_of(rank, rank, gauges, f"cgroup/{name}") for name in ("memory", "memory_limit")
-    )
-    return limit if used is not None and limit is not None and used >= _FULL * limit else None
 
 
 def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> float | None:

@@ -9,10 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from attach.attaching import PROGRAMS, WITHOUT_US
 from attach.test_standstill import line_of
 
+from feedline.profiler.samplers.gauge_file import GaugeLegend, GaugeWriter
+from feedline.profiler.samplers.gauge_reader import read_gauges
 from feedline.profiler.samplers.processes import descendants
 
 HANGS_S = 6.0
@@ -44,7 +47,7 @@ def send(pid: int, number: int) -> None:
 
 def report_of(folder: Path) -> dict:
     """What ``feedline report`` says of the run folder, with what it prints."""
-    words = ("report", "--json", folder / "again.json", folder / "run")
+    words = ("report", "-f", "--json", folder / "again.json", folder / "run")
     done = subprocess.run(
         [sys.executable, "-m", "feedline", *map(str, words)],
         capture_output=True,
@@ -135,6 +138,47 @@ def test_a_training_that_crashed_in_something_long_was_in_no_endless_loop(start,
 
     assert report["run"]["ended_by"] == "SIGSEGV"
     assert "standstill" not in str(report["findings"])
+
+
+def fill(folder: Path, **shares: tuple[float, float]) -> None:
+    """Put memory that fills evenly, between these shares of it, in place of what was sampled."""
+    path = folder / "run" / "rank0" / "gauges.bin"
+    times = np.unique(read_gauges(path).time)
+    path.unlink()
+    names = ("memory/used", "memory/available", "cgroup/memory", "cgroup/memory_limit")
+    GaugeLegend(gauges=[(name, "B") for name in names]).write(path)
+    writer = GaugeWriter(path)
+    for at, time_ns in enumerate(times.tolist()):
+        machine, group = (
+            begin + (end - begin) * at / (len(times) - 1)
+            for begin, end in (shares.get(name, (0.2, 0.2)) for name in ("machine", "group"))
+        )
+        values = (machine * 16e9, (1 - machine) * 16e9, group * 8e9, 8e9)
+        writer.append(time_ns, list(enumerate(values)))
+    writer.close()
+
+
+@pytest.mark.long
+def test_a_training_that_filled_memory_until_it_was_killed_was_in_no_endless_loop(start, tmp_path):
+    """But one is, if memory is nearly full all the time."""
+    program = recorded(start, tmp_path, "hangs.py", "spinning")
+    time.sleep(SPINS_S + 2)
+    for pid in [program.pid, *descendants(program.pid)]:
+        send(pid, signal.SIGKILL)
+    program.communicate(timeout=60)
+
+    for usual in ({}, {"group": (0.93, 0.93)}, {"machine": (0.93, 0.93)}):
+        fill(tmp_path, **usual)
+        verdict = report_of(tmp_path)["verdict"]
+        assert verdict["finding"] == "standstill", usual
+    for whose, who in (
+        ("machine", "the machine used 15.8 GB"),
+        ("group", "its control group used"),
+    ):
+        fill(tmp_path, **{whose: (0.3, 0.99)})
+        report = report_of(tmp_path)
+        assert "standstill" not in str(report["findings"])
+        assert f"Probably memory was full: at last, {who}" in report["printed"].replace("\n", " ")
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from report.made_up_parts import findings
 
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Blame, Finding, Gain, GainKind, Severity
+from feedline.analysis.measure.full_memory import FullMemory
 from feedline.analysis.measure.model import Cpus, GraphBreak, Operation
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import phrases
@@ -353,10 +354,18 @@ def test_progress_is_silent_where_nobody_looks() -> None:
 @pytest.mark.parametrize(
     ("ended_by", "memory", "said"),
     [
-        ("", (1.95e9, 2e9), "Probably memory was full: at last, its control group used 1.95 GB of"),
-        ("SIGKILL", (1.95e9, 2e9), "Probably memory was full"),
+        (
+            "",
+            FullMemory(1.95e9, 2e9, False),
+            "Probably memory was full: at last, its control group used 1.95 GB of 2.00 GB.",
+        ),
+        (
+            "SIGKILL",
+            FullMemory(15.8e9, 16e9, True),
+            "Probably memory was full: at last, the machine used 15.8 GB of 16.0 GB.",
+        ),
         ("", None, "Usual causes: out of memory, kill -9, a segmentation fault."),
-        ("SIGTERM", (1.95e9, 2e9), ""),
+        ("SIGTERM", FullMemory(1.95e9, 2e9, False), ""),
     ],
 )
 def test_a_run_that_was_cut_says_whether_its_memory_was_nearly_full(ended_by, memory, said) -> None:

@@ -99,6 +99,20 @@ def test_one_that_grew_for_one_batch_is_not_told_to_keep_what_it_makes(first, wh
     assert f"for its {which} batch it had grown by 1.40 GB" in unknown.more
 
 
+@pytest.mark.parametrize(
+    ("place", "first_fix"),
+    [("", "Look in the dataset for lists"), ("data.py:31", "Empty or bound what this line adds")],
+)
+def test_after_one_batch_at_most_all_that_it_may_be_is_told(place, first_fix):
+    of_one = replace(GREW, per_second_bytes=None, batch_bytes=1.4e9, first_batch=True)
+    finding = killed_worker.check(given(replace(of_one, kept_perhaps=True, place=place)))
+
+    fixes = [finding.fix, *finding.fix_more]
+    beginnings = [first_fix, "Load once", "Look for samples that", "Use fewer workers"]
+    assert len(fixes) == len(beginnings) and all(map(str.startswith, fixes, beginnings))
+    assert finding.place == place
+
+
 def test_a_worker_without_records_is_told_without_a_size():
     finding = killed_worker.check(given(KilledWorker(None, 0, for_memory=True)))
 

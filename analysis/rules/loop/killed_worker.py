@@ -142,11 +142,12 @@ def _why(killed: KilledWorker) -> list[str]:
 def _fixes(killed: KilledWorker) -> list[str]:
     if killed.for_memory is False:
         return [_ASK]
-    if killed.batch_bytes is not None:
+    of_one = killed.batch_bytes is not None
+    if killed.per_second_bytes is not None or killed.kept_perhaps:
+        return [_EMPTY if killed.place else _LOOK, *([_SHARE, _LARGE] if of_one else []), _FEWER]
+    if of_one:
         return [_SHARE if killed.first_batch else _LARGE, _FEWER]
-    if killed.per_second_bytes is None:
-        return [_FEWER]
-    return [_EMPTY if killed.place else _LOOK, _FEWER]
+    return [_FEWER]
 
 
 def change(facts: RuleInputs) -> Refused:
