@@ -141,7 +141,7 @@ def _only_start_others(
             and process.main_thread is not None
         ]
         runs = [process for process in below if not process.ended]
-        trains = _with_ranks(parent, below)
+        trains = _with_ranks(parent, below, above)
         trains = trains or [process.pid for process in runs if _uses_torch(process)]
         trains = trains or [process.pid for process in runs if _computes(process)]
         if trains:
@@ -156,12 +156,24 @@ def _only_start_others(
     return beside
 
 
-def _with_ranks(parent: WatchedProcess, below: Sequence[WatchedProcess]) -> list[int]:
-    """Return the processes that were given ranks, each its own; those of the parent do not count."""
-    ranks = {process.pid: process.rank for process in below if process.rank is not None}
-    # a launcher that srun or mpirun started has a rank too: what it launches has others
-    given = set(ranks.values()) != {parent.rank} and len(set(ranks.values())) == len(ranks)
-    return list(ranks) if given else []
+def _with_ranks(
+    parent: WatchedProcess, below: Sequence[WatchedProcess], above: dict[int, list[int]]
+) -> list[int]:
+    """Return the processes that were given ranks, each its own; inherited ones do not count."""
+    all_ranks = {
+        process.pid: (process.launcher, process.rank)
+        for process in below
+        if process.rank is not None
+    }
+    ranks = {
+        pid: rank
+        for pid, rank in all_ranks.items()
+        if all(all_ranks.get(one) != rank for one in above[pid])
+    }
+    # a launcher that srun or mpirun started has a rank too, perhaps the number that its only child
+    # has: what it launches has others, or has them from it
+    inherited = set(ranks.values()) == {(parent.launcher, parent.rank)}
+    return list(ranks) if not inherited and len(set(ranks.values())) == len(ranks) else []
 
 
 def _waits_for_others(process: WatchedProcess) -> bool:

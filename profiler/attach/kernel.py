@@ -86,10 +86,10 @@ def folder(pid: int) -> str:
         return ""
 
 
-def rank(pid: int) -> int | None:
-    """Return a process's rank as its launcher's variables say; None: they do not."""
+def rank(pid: int) -> tuple[int | None, str]:
+    """Return a process's rank and its launcher, as their variables say; None, none: they do not."""
     place = ranks.place(ranks.environment_of(pid))
-    return place.rank if place.launcher != "none" else None
+    return (place.rank if place.launcher != "none" else None), place.launcher
 
 
 def own_number(pid: int) -> int:

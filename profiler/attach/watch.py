@@ -262,10 +262,11 @@ class _Watching:
             return False
         if young:
             self._young[pid] = stack_begin
+        rank, launcher = kernel.rank(pid)
         process = WatchedProcess(
             pid,
             kernel.parent(pid),
-            kernel.rank(pid),
+            rank,
             kernel.name(pid),
             kernel.command(pid),
             kernel.folder(pid),
@@ -276,6 +277,7 @@ class _Watching:
             Usage(),
             (),
             refused,
+            launcher,
         )
         switches = {number: kernel.switches(pid, number) for number in kernel.threads(pid)}
         self._met[pid] = process, kernel.usage(pid), time.monotonic(), switches

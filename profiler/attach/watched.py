@@ -85,6 +85,7 @@ class WatchedProcess:
         usage: of CPUs, storage and memory in that time.
         threads: those that run Python code.
         refused: why its stacks are unknown; empty: they are not.
+        launcher: who numbered the ranks (RankPlace).
     """
 
     pid: int
@@ -100,6 +101,7 @@ class WatchedProcess:
     usage: Usage
     threads: tuple[WatchedThread, ...]
     refused: str = ""
+    launcher: str = "none"
 
     @property
     def main_thread(self) -> WatchedThread | None:

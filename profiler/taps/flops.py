@@ -19,8 +19,8 @@ numbers. Why not torch.profiler: there is one session per process, and the progr
 not the shapes that module hooks see: they miss functional calls, recomputation, and gradients that
 are not computed.
 
-A step reaches from one update of an optimizer to its next (the first optimizer, if several
-alternate), so that accumulated gradients and networks that are trained alternately are counted
+A step reaches from one update of an optimizer to its next (one optimizer's, if several
+alternate: CountedSteps), so that accumulated gradients and networks that are trained alternately are counted
 completely. An update inside a forward or backward ends the step when that returns. Only modules in
 training mode with gradients enabled are counted.
 
@@ -372,15 +372,19 @@ class FlopTap:
     def training_begins(self) -> None:
         """Count an early step of the training that begins."""
         self._unfollow()
-        if self._counter is not None:
-            self._counter.close()
         self._steps = CountedSteps()
-        self._begun = 0
-        self._counter = None
-        self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
-        self._computed_in: Counts[Arithmetic] = Counts()
+        self._forget()
         self._unfollow = updates.follow(after=self._after_update)
         recorder.flops = self
+
+    def _forget(self) -> None:
+        """Drop what was counted of a step."""
+        if self._counter is not None:
+            self._counter.close()
+        self._counter = None
+        self._begun = 0
+        self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
+        self._computed_in: Counts[Arithmetic] = Counts()
 
     def stop(self) -> None:
         """Note that the training ends."""
@@ -438,8 +442,8 @@ class FlopTap:
             return
         try:
             if self._counter is not None and self._steps.taken_over:
-                self.training_begins()  # it has seen many steps
-            elif self._counter is not None:
+                self._forget()  # it has seen many steps
+            if self._counter is not None:
                 self._write(self._counter)
             elif (
                 self._steps.updates >= _WARM_UP_CALLS and not is_profiled()

@@ -19,6 +19,7 @@ import os
 import re
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,8 @@ from feedline.profiler.torch_internals import is_profiled
 
 _OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
 _LEVEL = 6  # of gzip
-_MAX_FORWARDS = 16  # without gradients that one step may make in turn
+_MAX_FORWARDS = 16  # without gradients that one step may make in turn beyond what is usual
+_USUAL = 20  # steps that tell what is
 _MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
 #: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
 _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
@@ -90,7 +92,7 @@ def _mark_clock() -> None:
 class KinetoWindow:
     """Counts optimizer updates and profiles some of the steps between them.
 
-    It counts those of the first optimizer, if several alternate.
+    It counts those of one optimizer, if several alternate (CountedSteps).
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
@@ -108,6 +110,9 @@ class KinetoWindow:
         self._first = 0  # the updates before the window
         self._begun = 0
         self._forwards = 0  # without gradients, in turn
+        self._most_forwards = 0  # of those, in this step
+        self._usual_forwards: deque[int] = deque(maxlen=_USUAL)  # of these, in the last steps
+        self._dropped = ""  # why a window was
         self._exported = False
         self._done = False
         self._attached = False
@@ -124,6 +129,7 @@ class KinetoWindow:
                 torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name))
             )
         self._unfollow = updates.follow(after=self._after_update)
+        recorder.profiled = self
         self._attached = True
 
     def stop(self) -> None:
@@ -138,14 +144,21 @@ class KinetoWindow:
         if self._done or not self._attached:
             return
         if self._profiler is None:
-            self._end(self._why_not() or self._too_short())
+            self._end(self._dropped or self._why_not() or self._too_short())
         else:
-            self._cut_short("the training ended", self._steps.updates)
+            self._cut_short("the training ended")
 
-    def _cut_short(self, why: str, last: int) -> None:
-        """End an open window after update ``last``; what it has is kept."""
-        steps = max(last - self._first - 1, 0)
-        self._close(f"{why} in its window, after {steps} of {self._plan.active} steps")
+    def _complete(self) -> int:
+        """Return how many steps an open window has recorded to their ends."""
+        assert self._profiler is not None
+        return max(self._profiler.step_num - self._first - 1, 0)  # without the warm-up
+
+    def _cut_short(self, why: str) -> None:
+        """End an open window; what it has is kept."""
+        self._close(self._cut(why))
+
+    def _cut(self, why: str) -> str:
+        return f"{why} in its window, after {self._complete()} of {self._plan.active} steps"
 
     def _too_short(self) -> str:
         ended = (
@@ -168,22 +181,49 @@ class KinetoWindow:
     def forwards(self, gradients: bool) -> None:
         """Note that a model is called, with gradients or without.
 
-        An evaluation would fill the trace, and the training would wait until that is written. A few
-        calls may be a part of a step, such as those of a teacher.
+        An evaluation would fill the trace, and the training would wait until that is written. Some
+        calls may be a part of each step, such as those of a teacher, or rollouts.
         """
-        if threading.get_ident() != self._thread:
+        if self._profiler is not None and threading.get_ident() != self._thread:
             return
         self._forwards = 0 if gradients else self._forwards + 1
-        if self._forwards > _MAX_FORWARDS:
-            updates.between_calls(self._evaluation_began)
+        self._most_forwards = max(self._most_forwards, self._forwards)
+        if self._profiler is not None and self._forwards > _MAX_FORWARDS + 2 * self._usual():
+            updates.between_calls(self._too_many_forwards)
 
-    def _evaluation_began(self) -> None:
-        if self._profiler is not None and threading.get_ident() == self._thread:
-            self._cut_short("an evaluation began", self._steps.updates)
+    def _usual(self) -> int:
+        """Return the median of what the last steps made: an evaluation between them is none."""
+        made = sorted(self._usual_forwards)
+        return made[len(made) // 2] if made else 0
+
+    def _too_many_forwards(self) -> None:
+        """End an open window that has a step; drop one that has none, but only once.
+
+        Where the next one has none either, such forwards are a part of the steps.
+        """
+        if self._profiler is None or threading.get_ident() != self._thread:
+            return
+        why = "many forward passes without gradients (an evaluation, rollouts or generation)"
+        if self._complete():
+            self._cut_short(why)
+        elif not self._dropped:
+            self._dropped = self._cut(why)
+            self._profiler.on_trace_ready = None
+            problem = self._end_session()
+            if problem:
+                self._end(problem)
+
+    def _count_forwards(self) -> None:
+        """Note what the step made that has ended; the first one may follow an evaluation."""
+        if self._steps.updates > 1:
+            self._usual_forwards.append(self._most_forwards)
+        self._forwards = self._most_forwards = 0
 
     def _step_ended(self) -> None:
         if self._done:
             return
+        if self._profiler is None or threading.get_ident() == self._thread:
+            self._count_forwards()
         try:
             if self._profiler is None:
                 if not self._stopping and self._steps.updates >= self._plan.skip:
@@ -195,12 +235,12 @@ class KinetoWindow:
             self._close(masks.error(error))
 
     def _window_goes_on(self) -> None:
-        if self._stopping:
-            self._stop()
-        elif self._steps.taken_over:
-            self._cut_short("the first optimizer made no more updates", self._steps.updates - 1)
+        if self._steps.taken_over:
+            self._cut_short("the first optimizer made no update during many of another one")
         else:
             self._step()
+            if self._stopping:
+                self._stop()
 
     def _open(self) -> None:
         why = self._why_not()
@@ -214,7 +254,6 @@ class KinetoWindow:
             _detach_cupti()
         plan = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1)
         first = self._first = self._steps.updates
-        self._forwards = 0
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,
@@ -227,7 +266,6 @@ class KinetoWindow:
             self._profiler.step_num = first
             self._profiler.start()
             _do_not_parse(self._profiler)
-        recorder.profiled = self
 
     def _step(self) -> None:
         assert self._profiler is not None
@@ -261,9 +299,14 @@ class KinetoWindow:
         self._exported = True
 
     def _close(self, problem: str | None) -> None:
-        """End the session, whatever state it is in. Never raises."""
+        """End the window, whatever state it is in. Never raises."""
         self._unfollow()
-        recorder.profiled = None
+        ended = self._end_session()
+        self._end(problem or ended)
+
+    def _end_session(self) -> str | None:
+        """End Kineto's session, if there is one; return what went wrong. Never raises."""
+        problem = None
         profiler, self._profiler = self._profiler, None
         try:
             if profiler is not None:
@@ -271,19 +314,21 @@ class KinetoWindow:
                     profiler.stop()
         except Exception as error:
             reraise_of_handler()
-            problem = problem or masks.error(error)
+            problem = masks.error(error)
         if recorder.main is not None and self._begun:
             recorder.main.add(
                 Stage.PROFILED, self._begun, clock.wall_ns() - self._begun, extra=self._plan.active
             )
-        self._end(problem)
+        self._begun = 0
+        return problem
 
     def _end(self, problem: str | None) -> None:
         self._done = True
         self._unfollow()
+        if recorder.profiled is self:
+            recorder.profiled = None
         gives = (
-            f"{self._plan.active} steps after {self._plan.skip + 1}, in "
-            f"{self._path.parent.name}/{FILE}"
+            f"{self._plan.active} steps after {self._first + 1}, in {self._path.parent.name}/{FILE}"
         )
         self._report(PROFILER_HOOK, self._exported, problem or gives)
 

@@ -13,7 +13,6 @@ to a thread there, such as a profiler, would be half undone when that call retur
 import sys
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -131,11 +130,11 @@ updates = _Updates()
 class CountedSteps:
     """Counts the updates of one optimizer, which are steps where several alternate.
 
-    It is the first. When it is gone, or makes no more updates while another one makes many, that
-    one takes over.
+    It is the first. When it is gone, or makes no update while another one makes many, that one
+    takes over.
 
     Attributes:
-        updates: how many were counted.
+        updates: how many were counted, with those that one made before it took over.
         taken_over: whether the last one was the first of an optimizer that took over from another
             one that is still there: what began with the update before it has lasted for many steps.
     """
@@ -144,19 +143,23 @@ class CountedSteps:
         self.updates = 0
         self.taken_over = False
         self._optimizer: Callable[[], object] = lambda: None  # a weak reference
-        self._others: Counter[int] = Counter()  # by id: their updates since the last counted one
+        # by id, updates since the last counted one; an optimizer may get the address of one that
+        # is gone, and weak keys would need its hash
+        self._made: dict[int, tuple[weakref.ref[torch.optim.Optimizer], int]] = {}
 
     def ends(self, optimizer: torch.optim.Optimizer) -> bool:
         """Note that an update was made; returns whether a step ends with it."""
-        self._others[id(optimizer)] += 1
+        known, made = self._made.get(id(optimizer), (None, 0))
+        made = made + 1 if known is not None and known() is optimizer else 1
+        self._made[id(optimizer)] = weakref.ref(optimizer), made
         counted = self._optimizer()
         if counted is not optimizer:
-            if counted is not None and self._others[id(optimizer)] <= _MAX_ALTERNATING:
+            if counted is not None and made <= _MAX_ALTERNATING:
                 return False
             self._optimizer = weakref.ref(optimizer)
         self.taken_over = counted is not None and counted is not optimizer
-        self._others.clear()
-        self.updates += 1
+        self._made.clear()
+        self.updates += made
         return True
 
 

@@ -32,6 +32,12 @@ def python_of(version: str) -> str | None:
     return None
 
 
+def other_python() -> str | None:
+    """Where a Python of 3.11 or later is that is not of this one's version; None: nowhere."""
+    others = (f"3.{minor}" for minor in (12, 11, 13, 14) if (3, minor) != sys.version_info[:2])
+    return next((python for version in others if (python := python_of(version))), None)
+
+
 def attach(pid: int, folder: Path, seconds: float = 10.0) -> dict:
     """What ``feedline attach`` says of a process, as JSON."""
     file = folder / f"{time.monotonic_ns()}.json"

@@ -44,6 +44,7 @@ def process(
     cpus: float = 0.0,
     state: str = "S",
     rank: int | None = None,
+    launcher: str = "none",
 ) -> WatchedProcess:
     """A process that was watched for 30 s."""
     return WatchedProcess(
@@ -59,6 +60,7 @@ def process(
         SECONDS,
         Usage(cpu_s=cpus * SECONDS),
         threads,
+        launcher=launcher,
     )
 
 

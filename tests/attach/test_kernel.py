@@ -17,6 +17,7 @@ print(time.monotonic(), flush=True)
 time.sleep(60)
 """
 SLURM = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77", "SLURM_NTASKS": "16"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "1", "WORLD_SIZE": "16"}
 
 
 def test_when_a_process_began_does_not_depend_on_when_that_is_asked():
@@ -46,18 +47,28 @@ def test_how_long_a_thread_has_not_run_is_by_the_clock_of_its_own_cpu():
 
 
 @pytest.mark.parametrize(
-    ("variables", "rank"),
+    ("variables", "rank", "launcher"),
     [
-        ({}, None),
-        ({**SLURM, "SLURM_PROCID": "9"}, 9),
-        ({"OMPI_COMM_WORLD_RANK": "8", "OMPI_COMM_WORLD_SIZE": "16"}, 8),
-        ({**SLURM, "SLURM_PROCID": "1", "RANK": "11", "WORLD_SIZE": "16"}, 11),
+        ({}, None, "none"),
+        ({**SLURM, "SLURM_PROCID": "9"}, 9, "slurm"),
+        ({"OMPI_COMM_WORLD_RANK": "8", "OMPI_COMM_WORLD_SIZE": "16"}, 8, "mpi"),
+        ({**SLURM, "SLURM_PROCID": "1", "RANK": "11", "WORLD_SIZE": "16"}, 11, "env"),
+        ({**SLURM, "SLURM_PROCID": "1", **TORCHRUN}, 1, "torchrun"),
     ],
 )
-def test_a_rank_is_what_its_launcher_has_numbered(variables, rank):
-    process = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **variables})
+def test_a_rank_is_what_its_launcher_has_numbered(variables, rank, launcher):
+    process = subprocess.Popen(
+        ["cat"],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], **variables},
+    )
     try:
-        assert kernel.rank(process.pid) == rank
+        assert process.stdin and process.stdout
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"  # else it may not have its variables yet
+        assert kernel.rank(process.pid) == (rank, launcher)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()

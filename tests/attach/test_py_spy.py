@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from attach.attaching import python_of
+from attach.attaching import other_python, python_of
 
 from feedline.analysis.explain.attached import Attached
 from feedline.profiler.attach import py_spy
@@ -52,7 +52,10 @@ def test_threads_are_found_from_outside_their_pid_namespace(start):
         allowed = False
     if not allowed:
         pytest.skip("no PID namespace can be made here")
-    program = start("threads.py", "fork", python=[*NAMESPACE, needed("3.12")])
+    python = other_python()
+    if python is None:
+        pytest.skip("there is no other Python here")
+    program = start("threads.py", "fork", python=[*NAMESPACE, python])
 
     watched = watch(program.pid, 2)
 

@@ -55,6 +55,18 @@ def test_a_rank_that_stands_still_below_a_program_that_waits_is_a_rank(state, la
     assert [rank.number for rank in ranks_of(watched(launcher, sleeps, waits))] == [0, 1]
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_the_only_process_of_torchrun_trains_where_srun_numbered_torchrun_alike(seen):
+    """One process per node: the rank of the task is that of the process it launches."""
+    agent = process(1, thread(COMMAND), parent=0, rank=1, launcher="slurm")
+    sleeps = process(2, thread(SLEEPS), rank=1, launcher="torchrun")
+    helper = process(3, thread(SLEEPS), parent=2, rank=1, launcher="torchrun")  # has what 2 has
+
+    (rank,) = ranks_of(watched(agent, sleeps, *[helper] * seen))
+
+    assert rank.main.pid == 2 and len(rank.others) == seen and not rank.beside
+
+
 def test_a_monitor_beside_a_training_is_not_what_the_training_waits_for():
     launcher = process(1, thread(COMMAND), parent=0)
     monitor = process(2, thread(SLEEPS, waits_on=ON_SLEEP))

@@ -16,6 +16,7 @@ from torch import nn
 
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps import flops
+from feedline.profiler.taps.updates import CountedSteps
 
 OPERATIONS = (
     2 * 5 * 4 * 2
@@ -204,6 +205,37 @@ def test_an_optimizer_that_takes_over_is_counted(recording: Recording, before: i
     assert recorder.flops is None
     assert recording.counted() == [(OPERATIONS, OPERATIONS)]
     first.step()
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_updates_before_an_optimizer_took_over_are_made_too(
+    recording: Recording, before: int
+) -> None:
+    """The second optimizer's 65th update is the first one that counts."""
+    model = nn.Linear(4, 2)
+    first, second = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+    for optimizer, count in ((first, before), (second, 65)):
+        for _ in range(count):
+            model(torch.ones(5, 4)).sum().backward()
+            optimizer.step()
+    recorder.flops.stop()
+
+    ((*_, why),) = recording.said
+    assert why == (
+        f"the training ended after {before + 65} updates, before one step could be counted"
+    )
+    first.step()
+
+
+def test_optimizers_that_live_shortly_do_not_take_over_together() -> None:
+    """They get the address of one that is gone."""
+    steps, weight = CountedSteps(), nn.Parameter(torch.ones(2))
+    kept = torch.optim.SGD([weight], 0.1)
+    assert steps.ends(kept)
+
+    for _ in range(200):
+        assert not steps.ends(torch.optim.SGD([weight], 0.1))
+    assert steps.ends(kept) and not steps.taken_over and steps.updates == 2
 
 
 def test_a_second_recording_of_the_process_counts_too(recording: Recording) -> None:

@@ -16,6 +16,7 @@ from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.kineto_window import KinetoWindow
 
 PROGRAM = Path(__file__).with_name("training.py")
+MANY_FORWARDS = "many forward passes without gradients (an evaluation, rollouts or generation)"
 
 
 def train(
@@ -230,7 +231,7 @@ def test_an_evaluation_in_the_window_ends_it(tmp_path: Path, warm_python: WarmPy
 
     assert profiler_hook(report) == (
         True,
-        "an evaluation began in its window, after 1 of 2 steps",
+        f"{MANY_FORWARDS} in its window, after 1 of 2 steps",
     )
     assert 1 <= traced.count("aten::addmm") < 50
     assert report["throughput"]["steps"] > 6
@@ -257,6 +258,71 @@ def test_a_teacher_that_is_called_in_each_step_is_a_part_of_it(
     assert traced.count("aten::addmm") == 2 * 12 * 3
 
 
+def test_rollouts_in_each_step_are_a_part_of_it(tmp_path: Path, warm_python: WarmPython):
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        for _ in range(8):
+            with torch.no_grad():
+                for _ in range(40):
+                    model(batch)
+            step()
+        """,
+    )
+
+    assert profiler_hook(report) == (True, "2 steps after 3, in rank0/kineto.json.gz")
+    assert traced.count("aten::addmm") == 2 * 41
+
+
+@pytest.mark.parametrize("more", [0, 6])
+def test_a_window_that_an_evaluation_leaves_without_a_step_opens_again(
+    more: int, tmp_path: Path, warm_python: WarmPython
+):
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        f"""
+        step()
+        step()
+        with torch.no_grad():
+            for _ in range(300):
+                model(batch)
+        for _ in range({more}):
+            step()
+        """,
+    )
+
+    assert profiler_hook(report) == (
+        (True, "2 steps after 4, in rank0/kineto.json.gz")
+        if more
+        else (False, f"{MANY_FORWARDS} in its window, after 0 of 2 steps")
+    )
+    assert traced.count("aten::addmm") == (2 if more else 0)
+
+
+def test_steps_that_begin_to_make_rollouts_are_cut_after_one(
+    tmp_path: Path, warm_python: WarmPython
+):
+    """Where each window begins, such calls are far more than those of the steps before."""
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        step()
+        step()
+        for count in (20, 200, 2000, 2000):
+            with torch.no_grad():
+                for _ in range(count):
+                    model(batch)
+            step()
+        """,
+    )
+
+    assert profiler_hook(report) == (True, f"{MANY_FORWARDS} in its window, after 1 of 2 steps")
+    assert 2001 <= traced.count("aten::addmm") < 2001 + 500
+
+
 def test_a_window_ends_where_another_optimizer_takes_over(tmp_path: Path, warm_python: WarmPython):
     report, traced = profiled(
         tmp_path,
@@ -271,7 +337,8 @@ def test_a_window_ends_where_another_optimizer_takes_over(tmp_path: Path, warm_p
 
     assert profiler_hook(report) == (
         True,
-        "the first optimizer made no more updates in its window, after 1 of 2 steps",
+        "the first optimizer made no update during many of another one in its window, after 1 of 2 "
+        "steps",
     )
     assert traced.count("aten::addmm") < 100
 
