@@ -8,22 +8,27 @@ from feedline.profiler.events import Stage
 
 
 class Main:
-    """Records of updates, by the numbers of their optimizers."""
+    """Records of updates, by the numbers of their optimizers, of which one in so many is kept."""
 
-    def __init__(self, numbers):
-        self.numbers = np.array(numbers, [("number", np.int32)])
+    def __init__(self, numbers, stride=1):
+        self.numbers, self.stride = np.array(numbers, [("number", np.int32)]), stride
 
     def of(self, stage):
         assert stage is Stage.OPTIMIZER
         return self.numbers
+
+    def total(self, stage):
+        assert stage is Stage.OPTIMIZER
+        return {"records": len(self.numbers) * self.stride}
 
 
 def adam(tensors, elements, kind="Adam", **group):
     return {"kind": kind, "groups": [{"tensors": tensors, "elements": elements, **group}]}
 
 
-def updated(*listed, numbers, steps=40):
-    return updated_by({"optimizers": list(listed)}, Main([(number,) for number in numbers]), steps)
+def updated(*listed, numbers, steps=40, stride=1):
+    main = Main([(number,) for number in numbers], stride)
+    return updated_by({"optimizers": list(listed)}, main, steps)
 
 
 def test_optimizers_of_one_kind_that_all_update_in_each_step_are_one():
@@ -31,6 +36,12 @@ def test_optimizers_of_one_kind_that_all_update_in_each_step_are_one():
 
     assert (found.kind, found.tensors, found.elements, found.groups) == ("Adam", 24, 1200, 2)
     assert not found.fused
+
+
+def test_of_a_long_run_the_updates_that_were_kept_stand_for_all():
+    found = updated(adam(18, 1000), adam(6, 200), numbers=[0, 1] * 10, stride=4)
+
+    assert found is not None and found.tensors == 24
 
 
 @pytest.mark.parametrize(
