@@ -71,8 +71,8 @@ class _NcclDebug:
             )
         elif False in direct:
             sentences.append(
-                "data between nodes passes through main memory in one direction: GPUDirect RDMA is "
-                "on in the other only"
+                "part of the data between nodes passes through main memory: GPUDirect RDMA is on "
+                "in some channels only"
             )
         if self.bandwidth:
             inside, outside = self.bandwidth

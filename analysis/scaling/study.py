@@ -34,6 +34,8 @@ _CAUSE_OF_SHAPE = {
     "unclear": ": {} fit equally well, so the cause is unclear",
     "once": ", all of it where the second rank joins: that points to what exchanging gradients "
     "costs on any number of ranks",
+    "early": ", all of it up to {} ranks: exchanging gradients may cost that on any number of ranks, "
+    "or what these ranks share (CPUs, memory, PCIe of a host)",
     "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, "
     "storage of the host) or to latency; a ring "
     "all-reduce limited by bandwidth would level off",
@@ -218,9 +220,11 @@ def _grows(shape: str, points: Sequence[Point], growth: float, alike: Sequence[s
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    cause = _CAUSE_OF_SHAPE[shape].format(
-        " and ".join(_NAME_OF_CURVE[name] for name in _CURVES if name in alike)
-    )
+    if shape == "once" and points[1].ranks > 2:
+        cause = _CAUSE_OF_SHAPE["early"].format(points[1].ranks)
+    else:
+        curves = " and ".join(_NAME_OF_CURVE[name] for name in _CURVES if name in alike)
+        cause = _CAUSE_OF_SHAPE[shape].format(curves)
     return f"{between}, the time per {of} on a rank grows by {share(growth)}{cause}"
 
 

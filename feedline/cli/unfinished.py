@@ -75,9 +75,8 @@ class Unfinished:
     def resumable(self, new: bool, named: bool) -> Iterator[None]:
         """Wrap the whole command, to its last file.
 
-        After an error during the runs nothing is resumed, because the cause will be changed: the
-        next attempt replaces its runs and logs. After the last run all are kept: they were not the
-        cause.
+        After an error nothing is resumed, because the cause will be changed: the next attempt
+        replaces its runs and logs. All are kept where only the result could not be written.
 
         Args:
             new: whether the folder was made for this; it is removed if no run in it is complete.
@@ -90,8 +89,9 @@ class Unfinished:
             yield
         except KeyboardInterrupt as error:
             raise self._interrupted(new, named) from error
-        except Exception:
-            if not all(run in self._whole for run in self._runs):
+        except Exception as error:
+            unwritten = isinstance(error, (OSError, OutputError))
+            if not unwritten or not all(run in self._whole for run in self._runs):
                 with suppress(OSError, OutputError):
                     results.save(
                         self._folder, _FILE, json.dumps({"whole": [], "failed": list(self._runs)})

@@ -16,7 +16,7 @@ from feedline.__main__ import main
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli.unfinished import Unfinished
 from feedline.cli.verify import write_guard
-from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.errors import FixError, PlaceTaken
 from feedline.profiler.files import results
 
 pytestmark = LANDLOCK
@@ -295,21 +295,24 @@ def test_whole_runs_of_an_interrupted_command_are_replaced_where_its_result_is_k
     assert not (tmp_path / "unchanged-1.log").exists()
 
 
-@pytest.mark.parametrize("whole", [1, 2])
-def test_an_error_after_the_last_run_discards_none(tmp_path, whole):
+@pytest.mark.parametrize(
+    ("whole", "error"), [(1, OSError), (2, OSError), (2, FixError)], ids=["amid", "written", "runs"]
+)
+def test_only_a_result_that_cannot_be_written_leaves_all_runs(tmp_path, whole, error):
+    kept = whole == 2 and error is OSError
     names = ["unchanged-1", "changed-1"]
     results.prepare(tmp_path, [], False)
     failed = Unfinished(tmp_path, ["num_workers=2"], names, False)
-    with pytest.raises(OSError, match="disk full"), failed.resumable(new=False, named=True):
+    with pytest.raises(error, match="disk full"), failed.resumable(new=False, named=True):
         for name in names[:whole]:
             with feedline.record(tmp_path / name):
                 pass
             failed.add(name)
-        raise OSError("disk full")
+        raise error("disk full")
 
     again = Unfinished(tmp_path, ["num_workers=2"], names, False)
-    assert [name in again for name in names] == [whole == 2] * 2
-    assert [(tmp_path / name).exists() for name in names] == [whole == 2] * 2
+    assert [name in again for name in names] == [kept] * 2
+    assert [(tmp_path / name).exists() for name in names] == [kept] * 2
 
 
 @pytest.mark.long

@@ -63,7 +63,7 @@ def test_sockets_and_missing_rdma_are_told():
     ]
 
 
-def test_both_directions_are_one_pair_and_may_differ_in_rdma():
+def test_both_directions_are_one_pair_and_channels_may_differ_in_rdma():
     line = "h:1:2 [0] NCCL INFO Channel 00/0 : {}[0] -> {}[0] [{}] via NET/IB/0{}"
     sent, received, direct = (
         line.format(0, 8, "send", ""),
@@ -72,8 +72,8 @@ def test_both_directions_are_one_pair_and_may_differ_in_rdma():
     )
 
     assert read([sent, received]).says()[-1] == (
-        "data between nodes passes through main memory in one direction: GPUDirect RDMA is on in "
-        "the other only"
+        "part of the data between nodes passes through main memory: GPUDirect RDMA is on in some "
+        "channels only"
     )
     assert read([direct, received]).says() == ["over the network: 1 pair of ranks (NET/IB/GDRDMA)"]
 

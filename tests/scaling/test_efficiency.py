@@ -112,6 +112,13 @@ def test_what_only_the_second_rank_adds_is_not_called_the_bandwidth_of_a_ring():
     assert later is not None and set(later.misfit) == {"linear", "saturating"}
 
 
+def test_what_comes_with_the_first_ranks_together_is_not_said_of_the_second():
+    found = _shape_of(points({1: 100.0, 8: 640.0, 16: 1280.0}), "weak")
+
+    assert found is not None and found.name == "once"
+    assert "all of it up to 8 ranks" in found.message and "second rank" not in found.message
+
+
 def test_two_curves_that_fit_alike_are_named():
     rates = {1: 100.0, 2: 180.0, 4: 352.0}
     found = _shape_of(points(rates), "weak")
