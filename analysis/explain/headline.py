@@ -40,7 +40,7 @@ def headline(
         who: ended so.
         end: what it was doing then.
         unit: what a step is called: without a training, it is a batch.
-        memory: that was full at last; None: there was room.
+        memory: that filled meanwhile and was full at last; None: none did.
         hangs: the verdict tells what it did then, and that no cause is to be looked for.
     """
     ended = _ended(

@@ -112,7 +112,11 @@ def _running(rank: RankMetrics) -> Hang | None:
     What ended by itself, or for want of memory, did not run without end.
     """
     ended_by = rank.rank.manifest.ended_by
-    if ended_by in _FAULTS or ended_by in _KILLED and filled_since(rank, _finished(rank)):
+    if (
+        ended_by in _FAULTS
+        or ended_by in _KILLED
+        and filled_since(rank, _finished(rank)) is not None
+    ):
         return None
     with suppress(FeedlineError):
         times = StackTimes.of(rank.rank)

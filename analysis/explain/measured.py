@@ -47,7 +47,7 @@ from feedline.analysis.measure.certainty import (
 from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.feeding import take_turns, together
-from feedline.analysis.measure.full_memory import full_at_end, full_limit
+from feedline.analysis.measure.full_memory import filled_since, full_limit
 from feedline.analysis.measure.growing_lines import line_of_samples
 from feedline.analysis.measure.killed import killed_worker
 from feedline.analysis.measure.model import (
@@ -179,7 +179,7 @@ def measure(
             "The training" if len(source.ranks) == 1 else f"Rank {ended.rank.number}",
             end,
             "batch" if step is not None and step.boundary == "loader" else "step",
-            full_at_end(ended),
+            filled_since(ended),
             hang is not None,
         ),
     )

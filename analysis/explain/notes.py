@@ -3,6 +3,8 @@
 It is what is missing, what is estimated, and what is left out.
 """
 
+import os
+
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import FIRST_STEPS
 from feedline.analysis.measure.rank_metrics import RankMetrics, throughput
@@ -11,6 +13,7 @@ from feedline.analysis.measure.steps import left_after, runs_closures
 from feedline.analysis.text.formatting import counted, seconds, share
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
+from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.manifest import OVERRIDES_HOOK
 
 
@@ -45,9 +48,11 @@ def of_rank(rank: RankMetrics) -> list[str]:
     ]
     notes += _sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):
+        # a window may leave no trace: one that was dropped, or whose disk was full
+        kept = os.path.lexists(rank.rank.folder / KINETO)
         notes.append(
-            "steps that torch.profiler recorded are excluded, because it slows them: see "
-            "kineto.json.gz in the run folder"
+            "steps that torch.profiler recorded are excluded, because it slows them"
+            + (f": see {KINETO} in the run folder" if kept else "")
         )
     notes += _ahead(rank)
     if rank.first:

@@ -59,37 +59,48 @@ class _Memory:
 
     def full_between(self, begin: int, end: int) -> bool:
         """Return whether it was full often between two times, ns, or at the last reading there."""
-        full = self.full()[(self.at >= begin) & (self.at <= end)]
+        full = self.full()[self._between(begin, end)]
         return len(full) > 0 and bool(full[-1] or full.mean() >= _OFTEN)
 
+    def room_between(self, begin: int, end: int) -> float:
+        """Return what was free at least between two times, ns, in bytes."""
+        return self.limit - float(self.used[self._between(begin, end)].max(initial=0.0))
 
-def full_at_end(rank: RankMetrics) -> FullMemory | None:
-    """Return the memory that was full at a rank's last reading, the fullest; None: there was room."""
-    full = [memory for memory in _memories(rank) if memory.full()[-1]]
+    def _between(self, begin: int, end: int) -> BoolArray:
+        return np.asarray((self.at >= begin) & (self.at <= end))
+
+
+def filled_since(rank: RankMetrics, begin: int = 0) -> FullMemory | None:
+    """Return the memory that filled since a time, and was full at a rank's last reading.
+
+    Of two, the fuller one. A control group or a shared machine that is nearly full all the time is
+    no reason why a process ended.
+
+    Args:
+        rank: whose gauges are read.
+        begin: ns; before the first reading, it filled since that.
+    """
+    full = [memory for memory in _memories(rank) if memory.full()[-1] and memory.grew_since(begin)]
     ends = [FullMemory(float(one.used[-1]), one.limit, one.of_machine) for one in full]
     return max(ends, key=lambda end: end.used_bytes / end.limit_bytes, default=None)
-
-
-def filled_since(rank: RankMetrics, begin: int) -> bool:
-    """Return whether memory was full at a rank's last reading, and more in use than at a time, ns.
-
-    A control group that is nearly full all the time is no reason why a process ended.
-    """
-    return any(memory.full()[-1] and memory.grew_since(begin) for memory in _memories(rank))
 
 
 def full_limit(rank: RankMetrics) -> float | None:
     """Return the memory limit of a rank's control group, bytes, if it was full while steps ran.
 
-    None: there was room, no limit, or the machine was full: a higher limit gives nothing then.
+    None: there was room, no limit, or the machine was full: a higher limit gives nothing then. A
+    tenth of a large machine is free for a small group, however full that is called.
     """
     if rank.steps is None or rank.first >= len(rank.steps.wall):
         return None
     begin, end = int(rank.steps.start[rank.first]), int(rank.steps.boundaries.end[-1])
-    for memory in _memories(rank):
-        if memory.full_between(begin, end):
-            return None if memory.of_machine else memory.limit
-    return None
+    full = {one.of_machine: one for one in _memories(rank) if one.full_between(begin, end)}
+    group, machine = full.get(False), full.get(True)
+    if group is None:
+        return None
+    if machine is not None and machine.room_between(begin, end) < group.limit:
+        return None
+    return group.limit
 
 
 def _memories(rank: RankMetrics) -> list[_Memory]:

@@ -322,8 +322,8 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
     # of some, no rank can ever tell the end
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))
     begun_by = joined.start != MISSING
-    # a rank that still trains may just be in it
-    in_flight = begun_by[:, [by_rank[rank].live for rank in joined.ranks]].any(1)
+    # a rank that still trains may just be in it, or on its way to it
+    in_flight = joined.member[:, [by_rank[rank].moves for rank in joined.ranks]].any(1)
     hanging = (
         begun_by.any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0) & ~in_flight
     )
@@ -335,9 +335,10 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
             rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING
         ]
         name = joined.names[int(joined.name[row])]
+        how = "has not ended so far" if any(by_rank[rank].live for rank in begun) else "never ended"
         notes.append(f"{name} of group {joined.groups[group].name}, begun by "
                      f"rank{'s' * (len(begun) > 1)} "
-                     f"{', '.join(map(str, begun[:8]))}, never ended")  # fmt: skip
+                     f"{', '.join(map(str, begun[:8]))}, {how}")  # fmt: skip
     return notes
 
 
@@ -358,11 +359,11 @@ def _missed(
     before, after = _around(joined, column)
     left = _left(joined, column, after, by_rank)
     # the ranks of a live run are read one after the other: the first have begun fewer
-    unbegun = np.zeros_like(missed) if rank.live else missed & after
+    unbegun = np.zeros_like(missed) if rank.moves else missed & after
+    why = " so far" if rank.live else ", which had ended or been killed"
     return [
         *([left] if left else _listed(
-            unbegun,
-            f"{{}} not begun by rank {rank.rank}, which had ended or been killed", "was", "were",
+            unbegun, f"{{}} not begun by rank {rank.rank}{why}", "was", "were",
         )),
         *_listed(missed & before, f"{{}} missing on rank {rank.rank}, whose records begin later"),
         *_listed(missed & ~before & ~after, f"{{}} missing from the records of rank {rank.rank}"),

@@ -1,11 +1,13 @@
 """The collectives of a rank out of its run folder."""
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.garbage import COLLECTING, long_collections
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
-from feedline.analysis.measure.steps import Steps, left_after, steps_of
+from feedline.analysis.measure.steps import ASIDE, Steps, left_after, steps_of
 from feedline.analysis.traces.collectives import (
     COLLECTIVE_DTYPE,
     NO_VALUE,
@@ -33,6 +35,10 @@ _ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collect
 }
 # a measurement with a round trip of more than this many medians was delayed on the way
 _DISTURBED = 4.0
+_LONGER = 3  # times the longest time between two collectives: the rank no longer moves
+_FIRST = 8  # collectives, between which programs are compiled and workers started
+# what is recorded beside the training goes on while that stands still
+_BESIDE = [*(stage for stage in ASIDE if stage is not Stage.PROFILED), Stage.LOOK]
 _FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 
@@ -92,7 +98,31 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         stride=main.stride,
         left_after=left_after(steps),
         live=rank.manifest.state == "live",
+        quiet=_quiet(rank, main, table),
     )
+
+
+def _quiet(rank: Rank, main: Process, table: npt.NDArray[np.void]) -> bool:
+    """Tell whether a rank has begun and ended nothing for long, when it was read.
+
+    Long is several times as long as ever between two collectives: one rank may save or evaluate, or
+    windows were forgotten.
+
+    Args:
+        rank: the rank.
+        main: its training process.
+        table: COLLECTIVE_DTYPE, its collectives in order of start.
+    """
+    manifest = rank.manifest
+    if not manifest.anchors or not manifest.read_ns or "stopped" in main.header:
+        return False
+    records = main.records[main.records["thread"] == 0]
+    last = last_sign(records[~np.isin(records["stage"], _BESIDE)])
+    last = max(last, int(table["start"].max(initial=0)), int(table["end"].max(initial=0)))
+    begun = manifest.anchors[0]  # maybe of another machine, with its own clock
+    silent = int(begun["perf_counter_ns"]) + manifest.read_ns - int(begun["time_ns"]) - last
+    usual = int(np.diff(table["start"][_FIRST:]).max(initial=0))
+    return silent >= max(LONG_S * 1e9, _LONGER * usual)
 
 
 def _in_order(main: Process) -> Records:

@@ -167,7 +167,9 @@ class Collectives:
         stride: every Nth window of batches was kept (profiler/store/segment.py), among them all
             that a rank with a larger stride kept.
         traced: whether they are of another tool's trace.
-        live: whether the rank still trains: what it has not begun or ended yet, it still may.
+        live: whether the rank still trains.
+        quiet: whether it then has begun and ended nothing for long; what any other live rank has
+            not begun or ended yet, it may be about to.
     """
 
     rank: int
@@ -185,6 +187,12 @@ class Collectives:
     left_after: int | None = None
     traced: bool = False
     live: bool = False
+    quiet: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether the rank still trains, and has begun or ended something a short while ago."""
+        return self.live and not self.quiet
 
     @cached_property
     def walls(self) -> npt.NDArray[np.int64]:

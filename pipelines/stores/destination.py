@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from feedline.pipelines.stores.packed import MANIFEST_FILE, sync_folder
@@ -98,16 +98,17 @@ def put_back(folder: Path) -> None:
     store, old = folder.resolve(), beside(folder, "old")
     with suppress(OSError):
         if not os.path.lexists(store) and (old / MANIFEST_FILE).exists():
-            os.rename(old, store)
+            own_folders.rename(old, store)
 
 
 @contextmanager
 def replacement(folder: Path) -> Iterator[list[Path]]:
     """Make a folder beside a complete store, which takes its place at the end of the block.
 
-    After an error, Ctrl-C or a kill in the block, the store is as it was. What a kill has left is
-    removed by the next replacement. It yields a list, which in the end has the folders with what
-    is left of old stores that could not be removed.
+    After an error, Ctrl-C or a kill in the block, the store is as it was, and it has its name all
+    the time: a training may read it. What a kill has left is removed by the next replacement. It
+    yields a list, which in the end has the folders with what is left of old stores that could not
+    be removed.
 
     Raises:
         OutputError: a folder beside it cannot take its place.
@@ -117,22 +118,23 @@ def replacement(folder: Path) -> Iterator[list[Path]]:
     if os.path.ismount(store) or Path.cwd().is_relative_to(store):
         what = "a mount point" if os.path.ismount(store) else "the working directory, or above it"
         raise _irreplaceable(f"{folder} is {what}, and")
-    left: list[Path] = []
+    if reason := owned.unmovable(store, FOLDER_KIND):
+        raise _irreplaceable(str(folder), f" ({reason})")
     if os.path.lexists(new):
         own_folders.remove(new, FOLDER_KIND)
-    if os.path.lexists(old):
-        left += _remove_old(old, store)
-    try:
-        _see_that_it_can_be_renamed(folder, store, old)
+    older_is_gone = not os.path.lexists(old) or _removed(old)
+    left: list[Path] = []
+    with ExitStack() as stack:
+        stack.callback(_removed, new)
         owned.claim(new, FOLDER_KIND, mode=owned.SHARED)
         yield left
         with deferred():
-            _swap(folder, store, new, old)
-            left += _remove_old(old, store)
-    finally:
-        with deferred(), suppress(OSError, OutputError):
-            put_back(folder)
-            own_folders.remove(new, FOLDER_KIND)
+            stack.pop_all()  # it is complete: kept even where it cannot take its place
+            if not older_is_gone:  # not before: an error of the pack tells nobody of its new name
+                left.append(_rest(old, store))
+            replaced = _swap(folder, store, new, old, left)
+            if not _removed(replaced):
+                left.append(_rest(replaced, store))
 
 
 def _irreplaceable(what: str, reason: str = "") -> OutputError:
@@ -143,45 +145,42 @@ def _irreplaceable(what: str, reason: str = "") -> OutputError:
     )
 
 
-def _see_that_it_can_be_renamed(folder: Path, store: Path, old: Path) -> None:
-    """Try it before anything is packed. Raises OutputError.
+def _swap(folder: Path, store: Path, new: Path, old: Path, left: list[Path]) -> Path:
+    """Put the new store in place of the old one; return where that is now, or keep both.
 
-    A bind mount, a lower layer of overlayfs, and another user's in a sticky folder cannot be.
+    Raises OutputError.
     """
-    try:
-        with deferred():
-            os.rename(store, old)
-            os.rename(old, store)
-    except OSError as error:
-        raise _irreplaceable(str(folder), f" ({error.strerror})") from error
-
-
-def _swap(folder: Path, store: Path, new: Path, old: Path) -> None:
-    """Put the new store in place of the old one, or keep both. Raises OutputError."""
     try:
         shutil.copymode(store, new)
-        os.rename(store, old)
-        os.rename(new, store)
+        if own_folders.exchange(store, new):
+            return new
+        own_folders.rename(store, old)
+        own_folders.rename(new, store)
     except OSError as error:
         put_back(folder)
+        older = f", and the rest of an older one in {left[0]}" if left else ""
         raise OutputError(
             f"{folder} cannot be replaced ({error.strerror}), and is unchanged. "
-            f"The new store is complete, in {_set_aside(new, store, 'new')}"
+            f"The new store is complete, in {_set_aside(new, store, 'new')}{older}"
         ) from error
+    return old
 
 
-def _remove_old(old: Path, store: Path) -> list[Path]:
-    """Remove a store that was replaced; return where the rest is, if not all could be removed.
-
-    The new store is in place: an error here is none of the pack.
-    """
+def _removed(made: Path) -> bool:
+    """Remove a store that nothing needs, if that is possible; tell whether all of it is gone."""
     try:
-        sync_folder(store.parent)
-        own_folders.remove(old, FOLDER_KIND)
+        with deferred():
+            sync_folder(made.parent)  # or a loss of power gives what is left the name again
+            own_folders.remove(made, FOLDER_KIND)
     except (OSError, OutputError):
-        # a removal that has begun has given it a hidden name of its own there
-        return [_set_aside(old, store, "old") if os.path.lexists(old) else store.parent]
-    return []
+        return False
+    return True
+
+
+def _rest(old: Path, store: Path) -> Path:
+    """Return where the rest is of an old store that could not be removed, which the user sees."""
+    # a removal that has begun has given it a hidden name of its own there
+    return _set_aside(old, store, "old") if os.path.lexists(old) else store.parent
 
 
 def _set_aside(made: Path, store: Path, ending: str) -> Path:
@@ -190,7 +189,7 @@ def _set_aside(made: Path, store: Path, ending: str) -> Path:
     for aside in map(store.with_name, names):
         if not os.path.lexists(aside):
             with suppress(OSError):
-                os.rename(made, aside)
+                own_folders.rename(made, aside)
                 return aside
             break
     return made

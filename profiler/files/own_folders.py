@@ -27,6 +27,7 @@ RESULTS_KIND = "results"  # the kind of a folder of the user's own in which feed
 INNER_KIND = "part"  # the kind of a folder within another one of ours
 _MAX_LIST_BYTES = 1 << 24
 MAX_NAMED = 5  # files of others that an error names
+_WORKING_DIRECTORY, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of renameat2(2)
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,25 @@ def remove(path: Path, kind: str = INNER_KIND) -> None:
         os.rename(path, aside)
         _clear(tree)
         os.rmdir(aside)
+
+
+def rename(path: Path, to: Path) -> None:
+    """Give a folder another name, which is free or that of an empty folder. Raises OSError."""
+    os.rename(path, to)
+
+
+def exchange(path: Path, other: Path) -> bool:
+    """Exchange the names of two folders at once, so that neither name is ever missing.
+
+    It returns whether the file system did so: NFS and older ones cannot, nor does every C library.
+    """
+    import ctypes
+
+    function = getattr(ctypes.CDLL(None), "renameat2", None)
+    if function is None:
+        return False
+    first, second = os.fsencode(path), os.fsencode(other)
+    return bool(function(_WORKING_DIRECTORY, first, _WORKING_DIRECTORY, second, _EXCHANGE) == 0)
 
 
 def sweep(folder: Path) -> None:

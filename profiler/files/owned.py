@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,6 +32,7 @@ from feedline.profiler.message import few
 PRIVATE, SHARED = 0o700, 0o777
 # how long another rank may take to replace the folder that this one is to replace too
 _BUSY_S = 5.0
+_UNMOVABLE = (errno.EBUSY, errno.EXDEV)  # a bind mount; a lower layer of overlayfs
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
@@ -120,6 +122,27 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
     finally:
         with deferred(), suppress(OSError, OutputError):
             remove(part, kind)
+
+
+def unmovable(path: Path, kind: str) -> str | None:
+    """Return why the system would not rename a folder; None if nothing is known against it.
+
+    The folder keeps its name: the one that is asked for belongs to a folder with a file in it,
+    which no rename replaces, but what else forbids it is answered first.
+
+    Raises OSError: nothing can be made beside it.
+    """
+    with deferred(), staging(path, kind) as taken:
+        try:
+            os.rename(path, taken)
+        except OSError as error:
+            sticky = os.stat(path.parent).st_mode & stat.S_ISVTX
+            # other answers than these, on SMB or FUSE, may be about the name that is taken
+            if error.errno in _UNMOVABLE or (error.errno == errno.EPERM and sticky):
+                return error.strerror
+        else:
+            os.rename(taken, path)  # a file system that replaces even such a folder
+    return None
 
 
 def put(made: Path, path: Path, kind: str, force: bool) -> None:

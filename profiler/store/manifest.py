@@ -19,6 +19,7 @@ from feedline.profiler.store.layout import MANIFEST
 PROGRAM = "its program"  # what ended a worker that was not needed any more
 OVERRIDES_HOOK = "DataLoader arguments"  # what acts for ``--set``
 _SCHEMA_VERSION = 1
+_UNSTORED = {"silent_s", "read_ns"}
 # of a process on another machine, which cannot be asked for: while it records, its file of gauges is
 # touched every TOUCH_S (samplers/gauge_file.py), and the last report waits 20 s for it
 _SILENT_S = 15.0
@@ -64,6 +65,8 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
     #: seconds since a file of the rank was written, when this was read elsewhere; it is not stored
     silent_s: float = field(default=math.inf, init=False, compare=False)
+    #: when this was read, ns since 1970, before any record was; it is not stored
+    read_ns: int = field(default=0, init=False, compare=False)
 
     def write(self, rank: Path) -> None:
         """Write the manifest into a rank's folder, which is created if needed.
@@ -72,7 +75,7 @@ class Manifest:
             OSError: read-only or full.
         """
         owned.ensure(rank)
-        stored = {name: value for name, value in asdict(self).items() if name != "silent_s"}
+        stored = {name: value for name, value in asdict(self).items() if name not in _UNSTORED}
         owned.write(rank, MANIFEST, json.dumps(stored, indent=1))
 
     @classmethod
@@ -96,6 +99,7 @@ class Manifest:
                 manifest = cls(**{key: value for key, value in data.items() if key in known})
                 if not manifest.ended:
                     manifest.silent_s = _silent_s(rank)
+                manifest.read_ns = time.time_ns()
                 return manifest
         except (OSError, ValueError) as error:
             raise RunDamaged(

@@ -521,7 +521,7 @@ def _manifest_of(
         training=_setup_of(manifest.training, this, after) if manifest.training else {},
         anchors=[_moved(manifest.anchors[0], at) for at in span] if manifest.anchors else [],
     )
-    own.silent_s = manifest.silent_s
+    own.silent_s, own.read_ns = manifest.silent_s, manifest.read_ns
     if after is None:
         return own
     return dataclasses.replace(

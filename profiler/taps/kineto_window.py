@@ -44,6 +44,9 @@ _OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
 _LEVEL = 6  # of gzip
 _MAX_FORWARDS = 16  # without gradients that one step may make in turn beyond what is usual
 _USUAL = 20  # steps that tell what is
+# such forwards that one window may hold: each of a language model is some 3,000 events, and the
+# training waits until they are written; who asks for a window has chosen its length
+_MOST_UNASKED, _MOST_ASKED = 200, 1000
 _MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
 #: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
 _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
@@ -111,6 +114,8 @@ class KinetoWindow:
         self._begun = 0
         self._forwards = 0  # without gradients, in turn
         self._most_forwards = 0  # of those, in this step
+        self._in_window = 0  # all that an open window recorded, or its warm-up until that ends
+        self._most_in_window = _MOST_UNASKED if asked is None else _MOST_ASKED
         self._usual_forwards: deque[int] = deque(maxlen=_USUAL)  # of these, in the last steps
         self._dropped = ""  # why a window was
         self._exported = False
@@ -182,14 +187,22 @@ class KinetoWindow:
         """Note that a model is called, with gradients or without.
 
         An evaluation would fill the trace, and the training would wait until that is written. Some
-        calls may be a part of each step, such as those of a teacher, or rollouts.
+        calls may be a part of each step, such as those of a teacher, or rollouts; these may fill it
+        as well.
         """
         if self._profiler is not None and threading.get_ident() != self._thread:
             return
         self._forwards = 0 if gradients else self._forwards + 1
         self._most_forwards = max(self._most_forwards, self._forwards)
-        if self._profiler is not None and self._forwards > _MAX_FORWARDS + 2 * self._usual():
+        self._in_window += not gradients
+        if self._profiler is not None and (
+            self._fills() or self._forwards > _MAX_FORWARDS + 2 * self._usual()
+        ):
             updates.between_calls(self._too_many_forwards)
+
+    def _fills(self) -> bool:
+        """Return whether an open window has more than it may hold."""
+        return self._in_window > self._most_in_window
 
     def _usual(self) -> int:
         """Return the median of what the last steps made: an evaluation between them is none."""
@@ -199,7 +212,8 @@ class KinetoWindow:
     def _too_many_forwards(self) -> None:
         """End an open window that has a step; drop one that has none, but only once.
 
-        Where the next one has none either, such forwards are a part of the steps.
+        Where the next one has none either, such forwards are a part of the steps. If one step alone
+        makes more than a window may hold, there is no trace.
         """
         if self._profiler is None or threading.get_ident() != self._thread:
             return
@@ -212,6 +226,9 @@ class KinetoWindow:
             problem = self._end_session()
             if problem:
                 self._end(problem)
+        elif self._fills():
+            self._profiler.on_trace_ready = None
+            self._cut_short(why)
 
     def _count_forwards(self) -> None:
         """Note what the step made that has ended; the first one may follow an evaluation."""
@@ -254,6 +271,7 @@ class KinetoWindow:
             _detach_cupti()
         plan = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1)
         first = self._first = self._steps.updates
+        self._in_window = 0
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,
@@ -272,6 +290,8 @@ class KinetoWindow:
         _mark_clock()
         with self._own():
             self._profiler.step()
+        if not self._complete():
+            self._in_window = 0  # the warm-up has ended, and nothing of it is kept
         if self._exported:
             self._close(None)
         else:

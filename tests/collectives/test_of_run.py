@@ -1,5 +1,7 @@
 """From made-up records to the columns that the analysis of communication reads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from measure.made_up_records import MadeUp
@@ -77,6 +79,30 @@ def test_a_collective_without_an_end_says_so(tmp_path):
     made = collective(with_group((0, 1, 2)), 10, 9)
 
     assert collectives_of(rank_of(made, tmp_path)).table["end"].tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "quiet"),
+    [(1.0, False), (20.0, False), (40.0, True)],
+    ids=["a moment", "less than a save took", "long"],
+)
+def test_a_rank_is_quiet_once_nothing_came_for_much_longer_than_ever(tmp_path, silent_s, quiet):
+    made, begin, second = with_group((0, 1, 2)), 0, 1_000_000_000
+    for number in range(20):  # with a save of 10 s
+        begin += 10 * second if number == 15 else second // 2
+        collective(made, begin, begin + 10, number)
+    collective(made, begin + 20, begin + 19, number=20)
+    for late in range(1, 40):  # looks at a thread that stands still, the clock
+        made.span(Stage.LOOK, begin + late * second, begin + late * second, source=1)
+    rank = rank_of(made, tmp_path)
+    present = begin + round(silent_s * second)
+    rank.manifest.anchors.append({"perf_counter_ns": 0, "time_ns": 5 * second})
+    rank.manifest.read_ns = present + 5 * second
+
+    found = collectives_of(rank)
+
+    assert found.quiet is quiet
+    assert replace(found, live=True).moves is not quiet
 
 
 def test_the_buckets_of_distributed_data_parallel_are_marked(tmp_path):

@@ -3,14 +3,16 @@ and that both have a report's figures.
 """
 
 import json
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from collectives.launching import launch, say_what_went_wrong
+from collectives.launching import LIMIT_S, free_ports, launch, say_what_went_wrong, start
 
 from feedline.__main__ import main
 from feedline.analysis.explain.build import recorded_report
-from feedline.profiler.errors import NotJudged
+from feedline.profiler.errors import FeedlineError, NotJudged
 from feedline.profiler.store.trainings import open_run
 
 APART = "The 2 ranks did not train together"
@@ -95,3 +97,23 @@ def test_a_rank_with_a_shorter_epoch_left_its_loop_and_the_other_waits_for_it(
         "rank 1 left its loop after 17 batches of its last epoch, and was killed later"
         in " ".join(capsys.readouterr().out.split())
     )
+
+
+@pytest.mark.long
+def test_ranks_that_stand_still_are_told_while_they_live(tmp_path, warm_python):
+    ports, notes, until = free_ports(), [], time.monotonic() + LIMIT_S / 2
+    ranks = [
+        start(tmp_path, "stands_still.py", rank, 2, (), warm_python, True, *ports)
+        for rank in range(2)
+    ]
+    while not any("so far" in note for note in notes) and time.monotonic() < until:
+        time.sleep(1)
+        with suppress(FeedlineError):  # it is only beginning
+            notes = recorded_report(open_run(tmp_path / "run")).notes
+    for rank in ranks:
+        rank.communicate(timeout=LIMIT_S)
+
+    told = " ".join(notes)
+    assert "1 collective that other ranks began was not begun by rank 1 so far" in told
+    assert "begun by rank 0, has not ended so far" in told
+    assert "so far" not in " ".join(recorded_report(open_run(tmp_path / "run")).notes)

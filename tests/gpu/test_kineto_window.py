@@ -299,6 +299,8 @@ def test_a_window_that_an_evaluation_leaves_without_a_step_opens_again(
         else (False, f"{MANY_FORWARDS} in its window, after 0 of 2 steps")
     )
     assert traced.count("aten::addmm") == (2 if more else 0)
+    (note,) = (note for note in report["notes"] if "torch.profiler recorded are excluded" in note)
+    assert ("kineto.json.gz" in note) == bool(more)
 
 
 def test_steps_that_begin_to_make_rollouts_are_cut_after_one(
@@ -311,7 +313,7 @@ def test_steps_that_begin_to_make_rollouts_are_cut_after_one(
         """
         step()
         step()
-        for count in (20, 200, 2000, 2000):
+        for count in (20, 200, 800, 800):
             with torch.no_grad():
                 for _ in range(count):
                     model(batch)
@@ -320,7 +322,60 @@ def test_steps_that_begin_to_make_rollouts_are_cut_after_one(
     )
 
     assert profiler_hook(report) == (True, f"{MANY_FORWARDS} in its window, after 1 of 2 steps")
-    assert 2001 <= traced.count("aten::addmm") < 2001 + 500
+    assert 801 <= traced.count("aten::addmm") <= 801 + 200  # 1,000 are the most
+
+
+def test_a_window_ends_without_a_trace_where_one_step_alone_would_fill_it(
+    tmp_path: Path, warm_python: WarmPython
+):
+    report, traced = profiled(
+        tmp_path,
+        warm_python,
+        """
+        step()
+        step()
+        for count in (20, 0, 2000, 0, 0, 0):
+            with torch.no_grad():
+                for _ in range(count):
+                    model(batch)
+            step()
+        """,
+    )
+
+    assert profiler_hook(report) == (False, f"{MANY_FORWARDS} in its window, after 0 of 2 steps")
+    assert traced == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "rollouts", "complete"),
+    [(None, 60, 3), (None, 150, 1), (None, 500, 0), (ProfilerWindow(20, 5), 150, 5)],
+)
+def test_usual_rollouts_do_not_fill_a_window_that_nobody_asked_for(
+    asked: ProfilerWindow | None,
+    rollouts: int,
+    complete: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It opens by itself only on a GPU; none is needed to record what it may hold."""
+    ended = []
+    window = KinetoWindow(tmp_path, asked, lambda *told: ended.append(told[1:]))
+    monkeypatch.setattr(window, "_why_not", lambda: None)
+    for _ in range(30):
+        for _ in range(rollouts):
+            window.forwards(gradients=False)
+            torch.ones(2).sin()
+        window.forwards(gradients=True)
+        window._steps.updates += 1
+        window._step_ended()
+
+    cut = f"{MANY_FORWARDS} in its window, after {complete} of 5 steps"
+    whole = f"5 steps after 21, in {tmp_path.name}/kineto.json.gz"
+    assert ended == [(complete > 0, whole if complete == 5 else cut)]
+    trace = tmp_path / "kineto.json.gz"
+    assert trace.exists() == (complete > 0)
+    if complete:
+        assert names(trace).count("aten::sin") == (5 * rollouts if complete == 5 else 200)
 
 
 def test_a_window_ends_where_another_optimizer_takes_over(tmp_path: Path, warm_python: WarmPython):

@@ -8,7 +8,6 @@ from measure.made_up_records import MadeUp
 from feedline.analysis.measure.full_memory import (
     FullMemory,
     filled_since,
-    full_at_end,
     full_limit,
 )
 from feedline.analysis.measure.steps import steps_of
@@ -63,18 +62,32 @@ def rank(tmp_path):
         ({"group": filling(0.97, 0.5)}, None),
         ({"machine": filling(0.5, 0.97)}, FullMemory(0.97 * MACHINE, MACHINE, True)),
         (
-            {"machine": filling(0.92), "group": filling(0.99)},
+            {"machine": filling(0.5, 0.92), "group": filling(0.5, 0.99)},
             FullMemory(0.99 * LIMIT, LIMIT, False),
         ),
         (
-            {"machine": filling(0.95), "group": filling(0.95), "limit": MACHINE},
+            {"machine": filling(0.5, 0.95), "group": filling(0.5, 0.95), "limit": MACHINE},
             FullMemory(0.95 * MACHINE, MACHINE, True),
         ),
+        ({"machine": filling(0.92)}, None),
+        (
+            {"machine": filling(0.99), "group": filling(0.5, 0.92)},
+            FullMemory(0.92 * LIMIT, LIMIT, False),
+        ),
     ],
-    ids=["room", "group", "no longer", "machine", "the fuller", "a limit like the machine"],
+    ids=[
+        "room",
+        "group",
+        "no longer",
+        "machine",
+        "the fuller",
+        "a limit like the machine",
+        "a machine that others fill all the time",
+        "a group on one",
+    ],
 )
-def test_memory_that_was_full_at_the_end_is_told_with_whose_it_is(rank, given, full):
-    found = full_at_end(rank(**given))
+def test_memory_that_filled_until_the_end_is_told_with_whose_it_is(rank, given, full):
+    found = filled_since(rank(**given))
 
     assert found is None if full is None else found == pytest.approx(full)
 
@@ -91,7 +104,7 @@ def test_memory_that_was_full_at_the_end_is_told_with_whose_it_is(rank, given, f
     ids=["machine", "group", "group always full", "machine always full", "it only grew"],
 )
 def test_memory_that_was_full_before_did_not_fill(rank, given, filled):
-    assert filled_since(rank(**given), 20 * S) is filled
+    assert (filled_since(rank(**given), 20 * S) is not None) is filled
 
 
 @pytest.mark.parametrize(
@@ -103,8 +116,17 @@ def test_memory_that_was_full_before_did_not_fill(rank, given, filled):
         ({"group": filling(0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.97)}, None),  # only after them
         ({"machine": filling(0.95), "group": filling(0.97)}, None),
         ({"group": filling(0.97), "limit": 0.97 * MACHINE}, None),
+        ({"machine": filling(0.92), "group": filling(0.97), "limit": 2 * GB}, 2 * GB),
     ],
-    ids=["room", "full", "it filled", "after the steps", "the machine too", "as the machine's"],
+    ids=[
+        "room",
+        "full",
+        "it filled",
+        "after the steps",
+        "the machine too",
+        "as the machine's",
+        "a machine with room for it",
+    ],
 )
 def test_a_limit_counts_if_its_group_and_not_the_machine_was_full_while_steps_ran(
     rank, given, limit
@@ -115,5 +137,4 @@ def test_a_limit_counts_if_its_group_and_not_the_machine_was_full_while_steps_ra
 def test_nothing_is_full_where_nothing_was_sampled(tmp_path):
     none = SimpleNamespace(rank=SimpleNamespace(folder=tmp_path), steps=None, first=0)
 
-    assert full_at_end(none) is None and full_limit(none) is None
-    assert not filled_since(none, 0)
+    assert filled_since(none) is None and full_limit(none) is None

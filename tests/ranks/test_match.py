@@ -125,6 +125,29 @@ def test_what_a_rank_that_still_trains_has_not_begun_or_ended_is_no_fault():
     ]
 
 
+def test_what_ranks_that_stand_still_have_not_begun_or_ended_is_told_while_they_live():
+    whole = train(Training(ranks=3, steps=10)).ranks
+    tables = [one.table[: 15 if one.rank == 0 else 16].copy() for one in whole]
+    for waiting in tables[1:]:
+        waiting["end"][15] = -1
+    first, *others = (
+        with_table(replace(one, live=True, quiet=True), table)
+        for one, table in zip(whole, tables, strict=True)
+    )
+    waits = "allreduce_ of group 0, begun by ranks 1, 2, has not ended so far"
+
+    assert match([first, *others]).notes == [
+        "1 collective that other ranks began was not begun by rank 0 so far",
+        waits,
+    ]
+    assert match([replace(first, live=False), *others]).notes == [
+        "1 collective that other ranks began was not begun by rank 0, which had ended or been "
+        "killed",
+        waits,
+    ]
+    assert match([replace(first, quiet=False), *others]).notes == []  # rank 0 may yet come
+
+
 def test_a_rank_whose_records_begin_later_or_have_a_gap_was_not_killed():
     first, second = train(Training(ranks=2, steps=10)).ranks
     kept = np.delete(second.table, [0, 1, 2, 10])

@@ -13,6 +13,7 @@ from golden.record import RUNS
 from feedline.analysis.explain.reports_of_run import of_process
 from feedline.profiler import proc
 from feedline.profiler.session.session import machine
+from feedline.profiler.store.layout import MANIFEST
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.trainings import open_run
 
@@ -28,6 +29,14 @@ def read(rank: Path, home: str, ago_s: float, **changed: object) -> Manifest:
     for file in rank.iterdir():
         os.utime(file, (time.time() - ago_s,) * 2)
     return Manifest.read(rank)
+
+
+def test_when_it_was_read_is_known_and_not_stored(tmp_path):
+    before = time.time_ns()
+    manifest = read(tmp_path, proc.home(), 0.0)
+
+    assert before <= manifest.read_ns <= time.time_ns()
+    assert "read_ns" not in json.loads((tmp_path / MANIFEST).read_text())
 
 
 def test_processes_of_one_kernel_and_namespace_share_a_home_that_names_no_machine():

@@ -255,6 +255,23 @@ def test_an_old_store_that_an_earlier_pack_could_not_remove_stops_no_later_one(
     assert (kept / "note.txt").read_text() == "mine" and verify(store).samples == 39
 
 
+def test_a_failed_pack_gives_no_older_store_a_name_of_which_nobody_is_told(
+    tmp_path_factory, copied, capsys
+):
+    store = copied("lmdb")
+    hidden = store.with_name(f".feedline-part-old-{store.name}")
+    shutil.copytree(store, hidden)
+    (hidden / "note.txt").write_text("mine")
+    spoilt = tmp_path_factory.mktemp("spoilt")
+    (spoilt / "cat").mkdir()
+    (spoilt / "cat" / "0.jpg").write_bytes(b"no image")
+
+    code, _, _ = packs(capsys, spoilt, "-o", store, "--kind", "tar", "-f")
+
+    assert code == 66 and sorted(store.parent.iterdir()) == [hidden, store]
+    assert (hidden / "note.txt").read_text() == "mine"
+
+
 def test_an_old_store_with_a_file_that_cannot_be_removed_is_no_failed_pack(folder, copied, capsys):
     store = copied("lmdb")
     data = os.open(store / "data.mdb", os.O_RDONLY)

@@ -11,6 +11,7 @@ import pytest
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack, packed, packing, verify
 from feedline.pipelines.stores.index import INDEX_RECORD, Journal
 from feedline.profiler.errors import OutputError, StoreDamaged
+from feedline.profiler.files import own_folders
 
 SHARD_BYTES = 60_000
 CHECKPOINT_BYTES = 20_000  # two files
@@ -206,6 +207,12 @@ def test_a_journal_whose_end_a_loss_of_power_left_empty_is_cut_there(folder, pac
 
 
 def between_the_renames() -> None:
+    """Die there on a file system that does not exchange two names."""
+    own_folders.exchange = lambda path, other: False
+    before_the_new_name_is_left()
+
+
+def before_the_new_name_is_left() -> None:
     rename = os.rename
     os.rename = lambda this, that: (
         die() if Path(this).name.startswith(".feedline-part-new-") else rename(this, that)
@@ -213,7 +220,10 @@ def between_the_renames() -> None:
 
 
 def while_the_old_store_is_removed() -> None:
-    os.rmdir = lambda *args, **options: die()
+    rmdir = os.rmdir
+    os.rmdir = lambda path, **options: (
+        die() if "-part-new-" in str(path) or "-part-old-" in str(path) else rmdir(path, **options)
+    )
 
 
 def everything(store: Path) -> dict[str, bytes]:
@@ -249,6 +259,16 @@ def test_killed_between_the_two_renames_the_old_store_is_put_back(folder, copied
     assert everything(store) == before
     assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).kind == "tar"
     assert os.listdir(store.parent) == [store.name]
+
+
+def test_killed_after_the_names_were_exchanged_the_next_pack_removes_the_old_store(folder, copied):
+    store = copied("lmdb")
+    killed(folder, store, "tar", before_the_new_name_is_left, force=True)
+    assert verify(store).samples == 39 and len(os.listdir(store.parent)) == 2
+
+    assert pack(folder, store, "recordio", shard_bytes=SHARD_BYTES, force=True).old == []
+
+    assert verify(store).samples == 39 and os.listdir(store.parent) == [store.name]
 
 
 def test_killed_while_the_old_store_is_removed_the_new_one_is_there(folder, copied):

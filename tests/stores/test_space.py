@@ -12,6 +12,7 @@ import pytest
 
 from feedline.pipelines.stores import STORE_KINDS, destination, open_store, pack, verify
 from feedline.profiler.errors import OutputError
+from feedline.profiler.files import own_folders
 
 SIZE = 16 << 20
 kinds = pytest.mark.parametrize("kind", STORE_KINDS)
@@ -169,6 +170,72 @@ def test_a_store_that_cannot_be_renamed_in_the_end_keeps_the_new_one_too(folder,
     assert content(store) == before
     assert sorted(os.listdir(store.parent)) == [store.name, f"{store.name}.new"]
     assert verify(store.with_name(f"{store.name}.new")).samples == 39
+
+
+def test_a_new_store_that_can_take_no_other_name_is_kept_where_the_error_says(
+    folder, copied, bound
+):
+    store = copied("lmdb")
+    names = [f"{store.name}.new{number}" for number in ("", *range(2, destination._MAX_ASIDE))]
+
+    def take_all_names(progress) -> None:
+        if progress.done == 2:
+            bound(store)
+            for name in names:
+                store.with_name(name).touch()
+
+    with pytest.raises(OutputError, match="The new store is complete, in ") as raised:
+        pack(folder, store, "tar", force=True, progress=take_all_names)
+
+    kept = Path(str(raised.value).rpartition(" in ")[2])
+    assert verify(kept).samples == 39 and kept.name not in names
+
+
+def test_a_store_has_its_name_all_the_time_while_it_is_replaced(folder, copied, monkeypatch):
+    """A training that reads it opens its files when it first needs them."""
+    store, rename, missing = copied("lmdb"), os.rename, []
+    for name in "ab":
+        (store.parent / name).mkdir()
+    if not own_folders.exchange(store.parent / "a", store.parent / "b"):
+        pytest.skip("this file system does not exchange names")
+
+    def watched(path, to) -> None:
+        rename(path, to)
+        if not store.exists():
+            missing.append((path, to))
+
+    monkeypatch.setattr(os, "rename", watched)
+    pack(folder, store, "tar", force=True)
+
+    assert missing == [] and verify(store).samples == 39
+
+
+def test_a_lower_layer_of_an_overlay_is_refused_before_anything_is_packed(
+    folder, copied, small_disk
+):
+    store, seen = copied("lmdb"), []
+    disk = small_disk(SIZE)
+    for name in ("upper", "work", "merged"):
+        (disk / name).mkdir()
+    layers = f"lowerdir={store.parent / 'lower'},upperdir={disk / 'upper'},workdir={disk / 'work'}"
+    (store.parent / "lower").mkdir()
+    store = store.rename(store.parent / "lower" / store.name)
+    merged = disk / "merged"
+    made = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", f"{layers},redirect_dir=off", merged],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip(f"layers cannot be mounted here: {made.stderr.strip()}")
+    try:
+        with pytest.raises(OutputError, match="by another folder .Invalid cross-device link.: "):
+            pack(folder, merged / store.name, "tar", force=True, progress=seen.append)
+
+        assert not seen and os.listdir(merged) == [store.name]
+    finally:
+        subprocess.run(["umount", "--lazy", merged], check=True)
 
 
 def test_the_margin_is_left(folder, disk):
