@@ -28,7 +28,7 @@ _IN_FORK = ("multiprocessing/process.py", "_bootstrap")
 
 
 @dataclass
-class _Thread:
+class _SeenThread:
     """What py-spy has seen of a thread: whether Python calls it the main one, and its stacks."""
 
     is_named_main: bool = False
@@ -65,7 +65,7 @@ class PySpy:
         self._seconds, self._program = seconds, installed
         self._running: list[tuple[int, subprocess.Popen[bytes], int]] = []
         self._own: dict[int, int] = {}
-        self._seen: dict[int, dict[str, _Thread]] = {}
+        self._seen: dict[int, dict[str, _SeenThread]] = {}
 
     def meet(self, pid: int) -> None:
         """Note how a process counts itself; py-spy finds those below which it begins with."""
@@ -133,12 +133,12 @@ class PySpy:
         pids = _PROCESS.findall(text[: thread.start()])
         pid = int(pids[-1]) if pids else root
         frames = tuple(map(_place, text[thread.end() :].split(";")))
-        seen = self._seen.setdefault(pid, {}).setdefault(thread[1], _Thread())
+        seen = self._seen.setdefault(pid, {}).setdefault(thread[1], _SeenThread())
         seen.is_named_main |= thread[2] == _MAIN
         seen.stacks[frames] = seen.stacks.get(frames, 0) + int(count)
 
 
-def _main_of(seen: Mapping[str, _Thread], own: int) -> str:
+def _main_of(seen: Mapping[str, _SeenThread], own: int) -> str:
     """Return the main thread of those that were seen, as py-spy calls it; empty: none is.
 
     Args:
