@@ -242,12 +242,14 @@ class Held:
     step_s: float
 
     @property
+    def high(self) -> float:
+        """Upper end; infinity: the curve may not come to the target."""
+        high = self.predicted.updates_high
+        return math.inf if high is None else high
+
+    @property
     def inside(self) -> bool:
-        return (
-            (self.predicted.updates_low or math.inf)
-            <= self.measured
-            <= (self.predicted.updates_high or 0.0)
-        )
+        return (self.predicted.updates_low or math.inf) <= self.measured <= self.high
 
 
 def fitted(measured: dict[int, float]) -> tuple[float, float]:
@@ -266,8 +268,7 @@ def show(
     for seed, noise in noises.items():
         ours = [one for one in held if one.seed == seed]
         cells = [
-            f"{one.predicted.updates:.0f} "
-            f"({one.predicted.updates_low:.0f}-{one.predicted.updates_high:.0f})"
+            f"{one.predicted.updates:.0f} ({one.predicted.updates_low:.0f}-{one.high:.0f})"
             for one in ours
         ]
         inside = sum(one.inside for one in ours)
@@ -291,7 +292,7 @@ def show(
     )
     print(f"\nwhat was measured follows {fewest:.0f} (1 + {slope / fewest:.0f} / B)")
     errors = [abs(math.log((one.predicted.updates or 1) / one.measured)) for one in held]
-    widths = [(one.predicted.updates_high or 1) / (one.predicted.updates_low or 1) for one in held]
+    widths = [one.high / (one.predicted.updates_low or 1) for one in held]
     inside = sum(one.inside for one in held) / len(held)
     print(
         f"inside {100 * inside:.0f} %; off by a factor of "

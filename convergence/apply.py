@@ -3,21 +3,23 @@
 import functools
 import inspect
 import math
+import sys
 import threading
 import weakref
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.optim import optimizer as torch_optimizer
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.hooks import RemovableHandle
 
 from feedline.convergence.fix import (
     Fix,
+    NothingToChange,
     RateChanges,
     TrainingProgress,
     multiply_rates,
@@ -30,6 +32,7 @@ from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence import is_model
 from feedline.profiler.taps.convergence.training_setup import rows
+from feedline.profiler.taps.loader import TORCH
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import OpenSteps
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
@@ -115,6 +118,26 @@ def _base_rates(groups: list[dict[str, Any]]) -> list[float]:
     return [float(group.get("initial_lr", group.get("lr", math.nan))) for group in groups]
 
 
+def _samples_of_epoch(loader: Any, ranks: int) -> int | None:
+    """Return the samples that all ranks draw in one pass over a loader; None: it does not say."""
+    try:
+        batches: Any = loader.batch_sampler
+        sampler: Any = loader.sampler
+        if batches is None or loader.batch_size is not None:
+            return len(sampler) * ranks
+        # the program gave it, and torch a sampler of its own over the whole data set to the loader
+        if type(batches) is BatchSampler:
+            sampler = batches.sampler
+            return len(sampler) * ranks
+        if getattr(batches, "batch_size", None) is None:
+            return len(sampler) if ranks == 1 else None
+        # Accelerate can give each rank its part of each batch
+        apart = 1 if getattr(batches, "split_batches", False) else ranks
+        return len(batches) * int(batches.batch_size) * apart
+    except Exception:
+        return None  # a stream
+
+
 def _has_its_rate(optimizer: torch.optim.Optimizer, outer: torch.optim.Optimizer | None) -> bool:
     """Return whether an optimizer has the rate of the one that steps it.
 
@@ -133,18 +156,19 @@ class FixInjector:
 
     Attributes:
         ranks: processes of the training.
-        failed: fix -> why it did not act.
     """
 
     def __init__(self, tell: ReportHook) -> None:
         """Look up the ranks of this training; ``attach`` does the rest."""
         self.ranks = ranks.place().world_size
-        self.failed: dict[str, str] = {}
         self._tell = tell
+        self._texts: dict[str, str] = {}  # by fix, as the user wrote it
+        self._errors: dict[str, str] = {}  # by fix
+        self._idle: dict[str, str] = {}  # by fix that has changed nothing so far, why
+        self._told_idle: set[str] = set()
         self._acting = ""  # the fix that is being attached
         self._models: list[tuple[str, Callable[[torch.nn.Module], None]]] = []
         self._outputs: list[tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = []
-        self._made: list[tuple[str, Callable[[torch.optim.Optimizer], None]]] = []
         self._rates: list[tuple[str, Callable[[TrainingProgress], float]]] = []
         self._make: tuple[str, _MakeOptimizer] | None = None
         self._making = (
@@ -160,7 +184,9 @@ class FixInjector:
         self._updates = self._samples = self._before = 0
         self._rows = 0  # of models' inputs since the last update
         self._counted: int | None = 0  # samples that the recording had counted at that update
-        self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
+        # samples of an epoch, all ranks together: by iterator, and of the loader drawn from last
+        self._epochs: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._last_loader: int | None = None
         self._epoch: int | None = None
         self._is_first = False  # no update was made since a new model was seen
 
@@ -172,6 +198,7 @@ class FixInjector:
         """
         for request in requests:
             self._acting = request.fix.name
+            self._texts[request.fix.name] = request.text
             assert request.fix.attach is not None
             with self._guarded(request.fix.name):
                 request.fix.attach(request.setting, self)
@@ -181,8 +208,6 @@ class FixInjector:
         if self._make is not None:
             for name in _REPLACED:
                 self._patch_class(patches, name)
-        if self._made:
-            self._patch_init(patches)
         self._hooks += [
             torch_optimizer.register_optimizer_step_pre_hook(self._before_update),
             torch_optimizer.register_optimizer_step_post_hook(self._after_update),
@@ -198,22 +223,27 @@ class FixInjector:
     def optimizer(self, make: _MakeOptimizer) -> None:
         """Keep what makes an optimizer in place of torch's."""
         self._make = self._acting, make
-
-    def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
-        """Keep what acts on each new optimizer."""
-        self._made.append((self._acting, act))
+        self._idle.setdefault(self._acting, "the program made no SGD, Adam or AdamW of torch.optim")
 
     def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
         """Keep a factor on the rates of each update."""
         self._rates.append((self._acting, factor))
+        self._idle.setdefault(self._acting, "no update of an optimizer was seen")
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
         """Keep what acts on each outermost model."""
         self._models.append((self._acting, act))
+        self._idle.setdefault(self._acting, "no model was called in training")
 
     def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Keep what changes the output of each outermost forward."""
         self._outputs.append((self._acting, act))
+        self._idle.setdefault(self._acting, "no model was called in training")
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Return each fix that did not act, or only in part, with the reason."""
+        return {**self._idle, **self._errors}
 
     @contextmanager
     def _guarded(self, fix: str) -> Iterator[None]:
@@ -223,10 +253,36 @@ class FixInjector:
         except Exception as error:
             self._fail(fix, error)
 
+    @contextmanager
+    def _acts(self, fix: str) -> Iterator[None]:
+        """Let a fix act, and note it, if there is something to change."""
+        with self._guarded(fix):
+            try:
+                yield
+            except NothingToChange as error:
+                self._tell_idle(fix, str(error))
+            else:
+                self._acted(fix)
+
+    def _acted(self, fix: str) -> None:
+        self._idle.pop(fix, None)
+        if fix in self._told_idle:
+            self._told_idle.discard(fix)
+            if fix not in self._errors:
+                self._tell(f"fix {fix}", True, self._texts[fix])
+
+    def _tell_idle(self, fix: str, why: str) -> None:
+        """Say once why a fix has changed nothing so far; it may still act."""
+        if fix in self._idle and fix not in self._told_idle:
+            self._told_idle.add(fix)
+            self._idle[fix] = why
+            if fix not in self._errors:
+                self._tell(f"fix {fix}", False, why)
+
     def _fail(self, fix: str, error: Exception) -> None:
-        if fix not in self.failed:
-            self.failed[fix] = str(error) or type(error).__name__
-            self._tell(f"fix {fix}", False, self.failed[fix])
+        if fix not in self._errors:
+            self._errors[fix] = str(error) or type(error).__name__
+            self._tell(f"fix {fix}", False, self._errors[fix])
 
     def _patch_forward(self, patches: Patches) -> None:
         original = torch.nn.Module.__call__
@@ -252,7 +308,7 @@ class FixInjector:
             self._seen.add(module)
             self._epoch, self._is_first = None, True
             for name, act in self._models:
-                with self._guarded(name):
+                with self._acts(name):
                     act(module)
         if self._is_first and self._epoch is None:  # a call may come before there is a loader
             self._epoch = self._last_loader
@@ -263,27 +319,36 @@ class FixInjector:
         finally:
             self._depth.inside -= 1
         for name, change in self._outputs:
-            with self._guarded(name):
+            with self._acts(name):
                 if not isinstance(output, torch.Tensor) or not output.dim():
-                    raise ValueError(
-                        f"the model returns {type(output).__name__}, not one tensor with a row "
-                        f"per sample"
+                    is_number = isinstance(output, torch.Tensor)
+                    what = "a single number" if is_number else type(output).__name__
+                    raise NothingToChange(
+                        f"the model returns {what}, not one tensor with a row per sample"
                     )
                 output = change(output)
         return output
 
     def _patch_loader(self, patches: Patches) -> None:
         original = DataLoader.__iter__
+        iterators = getattr(sys.modules[TORCH.module], TORCH.base)
+        draw = iterators.__next__
 
         @functools.wraps(original)
         def __iter__(loader: Any) -> Any:
-            try:
-                self._last_loader = len(loader.sampler) * self.ranks
-            except Exception:
-                self._last_loader = None  # a stream
-            return original(loader)
+            iterator = original(loader)
+            with suppress(TypeError):  # one of the program's own, which takes no weak reference
+                self._epochs[iterator] = _samples_of_epoch(loader, self.ranks)
+            return iterator
+
+        @functools.wraps(draw)
+        def __next__(iterator: Any) -> Any:
+            batch = draw(iterator)
+            self._last_loader = self._epochs.get(iterator)
+            return batch
 
         patches.set(DataLoader, "__iter__", __iter__)
+        patches.set(iterators, "__next__", __next__)
 
     def _patch_class(self, patches: Patches, name: str) -> None:
         original = getattr(torch.optim, name)
@@ -324,6 +389,7 @@ class FixInjector:
             finally:
                 self._making = False
             made_types.append(type(optimizer))
+            self._acted(fix)
             self._watch_loads(fix, optimizer)
             return optimizer
 
@@ -334,21 +400,8 @@ class FixInjector:
         )
         patches.set(torch.optim, name, replacement)
 
-    def _patch_init(self, patches: Patches) -> None:
-        original = torch.optim.Optimizer.__init__
-
-        @functools.wraps(original)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
-            for name, act in self._made:
-                with self._guarded(name):
-                    act(optimizer)
-                    self._watch_loads(name, optimizer)
-
-        patches.set(torch.optim.Optimizer, "__init__", __init__)
-
     def _watch_loads(self, fix: str, optimizer: torch.optim.Optimizer) -> None:
-        """Say of a fix that sets the rate that it does not act, if the program loads another one.
+        """Say of a new optimizer that it lost its rate, if the program loads another one.
 
         That of a checkpoint that was made with the fix is the same.
         """
@@ -370,6 +423,13 @@ class FixInjector:
             if self._factor != 1.0 and not _has_its_rate(optimizer, self._outer()):
                 self._changed[id(optimizer)] = multiply_rates(optimizer, self._factor)
             return
+        if self._make is not None:
+            kind = type(optimizer)
+            self._tell_idle(
+                self._make[0],
+                f"the training's optimizer is {kind.__module__}.{kind.__qualname__}, not made as "
+                f"torch.optim.SGD, Adam or AdamW",
+            )
         self._count_samples()
         batch = (self._samples - self._before) * self.ranks
         progress = TrainingProgress(
@@ -377,7 +437,7 @@ class FixInjector:
         )
         factor = 1.0
         for name, of in self._rates:
-            with self._guarded(name):
+            with self._acts(name):
                 factor *= of(progress)
         self._outer, self._factor = weakref.ref(optimizer), factor
         if factor != 1.0:

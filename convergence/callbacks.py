@@ -51,8 +51,8 @@ class _AppliedFixes:
         )
         self.outputs = 0
         self.counted = 0
+        self.hooks: list[Any] = []  # handles, removed by ``end``
         self._warmups: list[Warmup] = []
-        self._hooks: list[Any] = []
 
     def norms(self, model: nn.Module) -> None:
         """Convert the model's batch norms."""
@@ -60,9 +60,13 @@ class _AppliedFixes:
             convert_ghost_batchnorm(model, self.fixes.ghost_bn)
 
     def begin(self, model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Add noise and warm-ups, continuing from their saved state."""
+        """Add noise and warm-ups, continuing from their saved state.
+
+        Those of an earlier training, which may have been interrupted, are removed first.
+        """
+        self.end()
         if self.noise is not None:
-            self._hooks.append(model.register_forward_hook(self._output))
+            self.hooks.append(model.register_forward_hook(self._output))
         if self.fixes.warmup is not None:
             self._warmups = [
                 Warmup(_inside(optimizer), self.fixes.warmup, self.fixes.warmup_start)
@@ -106,9 +110,9 @@ class _AppliedFixes:
 
     def end(self) -> None:
         """Remove all hooks and warm-ups."""
-        for each in (*self._hooks, *self._warmups):
+        for each in (*self.hooks, *self._warmups):
             each.remove()
-        self._hooks, self._warmups = [], []
+        self.hooks, self._warmups = [], []
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain numbers and text, which any checkpoint can store."""
@@ -203,12 +207,13 @@ def transformers_callback(**fixes: Any) -> Any:
     ``restore_callback_states_from_checkpoint=True`` among the training's arguments it comes back.
     """
     library: Any = importlib.import_module("transformers.trainer_callback")
+    # the Trainer ends no training that raises, and may go on with a copy of the callback
+    begun: list[_AppliedFixes] = []
 
     class FeedlineFixes(library.TrainerCallback, library.ExportableState):
         def __init__(self, **given: Any) -> None:
             self.applied = _AppliedFixes(Fixes(**given))
             self.resumed: dict[str, Any] | None = None
-            self.watch: Any = None
 
         def on_train_begin(
             self,
@@ -219,8 +224,11 @@ def transformers_callback(**fixes: Any) -> Any:
             optimizer: Any = None,
             **_: Any,
         ) -> None:
+            while begun:
+                begun.pop().end()
             if self.resumed is not None:
                 self.applied.load_state_dict(self.resumed)
+                self.resumed = None
             elif state.global_step:
                 warnings.warn(
                     "resumed without the state of the fixes: set "
@@ -229,8 +237,9 @@ def transformers_callback(**fixes: Any) -> Any:
                 )
             self.applied.norms(model)
             self.applied.begin(model, [optimizer])
-            self.watch = model.register_forward_pre_hook(
-                self._count(args.world_size), with_kwargs=True
+            begun.append(self.applied)
+            self.applied.hooks.append(
+                model.register_forward_pre_hook(self._count(args.world_size), with_kwargs=True)
             )
 
         def _count(self, ranks: int) -> Any:
@@ -244,7 +253,6 @@ def transformers_callback(**fixes: Any) -> Any:
             self.applied.check_outputs()
 
         def on_train_end(self, *_: Any, **__: Any) -> None:
-            self.watch.remove()
             self.applied.end()
 
         def state(self) -> dict[str, Any]:

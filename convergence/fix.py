@@ -62,6 +62,10 @@ class TrainingProgress:
         return min(1.0, self.samples / length) if length else 1.0
 
 
+class NothingToChange(ValueError):
+    """A model or an output has nothing that a fix could change; another one may have."""
+
+
 class TrainingHooks(Protocol):
     """The hooks of a training that a fix can use.
 
@@ -79,25 +83,22 @@ class TrainingHooks(Protocol):
         ``make`` is called with its class, its parameters and its arguments.
         """
 
-    def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
-        """Call ``act`` with each new optimizer, before a scheduler sees it."""
-
     def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
         """Multiply the learning rates of an update by a factor, and restore them afterwards.
 
-        No scheduler sees the change.
+        No scheduler sees the change, and no program that sets the rate undoes it.
         """
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
         """Call ``act`` with each outermost model before its first training forward.
 
-        Parameters and buffers must stay the same objects.
+        Parameters and buffers must stay the same objects. NothingToChange: not in this model.
         """
 
     def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Replace the output of each outermost training forward by ``act(output)``.
 
-        Its first dimension is that of samples.
+        Its first dimension is that of samples. NothingToChange: not in this output.
         """
 
 

@@ -85,6 +85,7 @@ def of_run(run: Run) -> TrainingRecord:
     norms, why = _read_norms(run, values, ranks)
     loss = curves.get("train loss")
     loaders = [about for number, about in enumerate(shown.manifest.loaders) if number in feeding]
+    updates_of_step = _updates_of_step(setup, loss)
     return TrainingRecord(
         name=run.name,
         curves=curves,
@@ -92,7 +93,7 @@ def of_run(run: Run) -> TrainingRecord:
         why=why or _why_no_norms(setup) if norms is None else "",
         setup=setup,
         ranks=ranks,
-        batch=_batch(loss, _updates_of_step(setup)),
+        batch=_batch(loss, updates_of_step),
         samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0))))
         * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
@@ -101,7 +102,7 @@ def of_run(run: Run) -> TrainingRecord:
         updates=int(
             str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))
         ),
-        step_s=_step_s(loss, _updates_of_step(setup)),
+        step_s=_step_s(loss, updates_of_step),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
         fixes=str(setup.get("fixes", "")),
         notes=list(run.notes),
@@ -133,10 +134,22 @@ def _library(loaders: Sequence[Mapping[str, object]]) -> str:
     return next((str(library) for library in told if library), "")
 
 
-def _updates_of_step(setup: dict[str, object]) -> int:
-    """Return how many optimizers update in a step, each on the same samples; 1 where unknown."""
+def _updates_of_step(setup: dict[str, object], loss: Curve | None) -> int:
+    """Return how many optimizers update in a step, each on the same samples; 1 where unknown.
+
+    A training that goes on, or was killed, has not told its steps: with several optimizers, one
+    begins where there are new samples.
+    """
     updates, steps = int(str(setup.get("updates", 0))), int(str(setup.get("steps", 0)))
-    return max(1, round(updates / steps)) if steps else 1
+    if steps:
+        return max(1, round(updates / steps))
+    optimizers = setup.get("optimizers")
+    most = len(optimizers) if isinstance(optimizers, list) else 0
+    if loss is None or most < 2:
+        return 1
+    apart = np.diff(loss.updates[np.diff(loss.samples, prepend=-1.0) > 0])
+    usual = round(float(np.median(apart))) if len(apart) else 1
+    return usual if 1 <= usual <= most else 1  # more: values between were not kept
 
 
 def _batch(loss: Curve | None, updates_of_step: int = 1) -> float | None:

@@ -123,7 +123,7 @@ def time_to_target(
 
     The band joins the ends of all: when the curve came to the target, the noise scale's range over
     the training, what it is worth as a proxy of the critical batch (PROXY, either way), and the
-    step's time.
+    step's time. It has no upper end where two standard errors decide whether the curve comes there.
 
     Args:
         reached: of the run at ``base_batch``.
@@ -148,10 +148,13 @@ def time_to_target(
     updates = _updates_at(reached.updates, base_batch, batch, criticals[0])
     ends = [
         _updates_at(of, base_batch, batch, critical)
-        for of in (reached.low or reached.updates, reached.high or reached.updates)
+        for of in (
+            reached.updates if reached.low is None else reached.low,
+            reached.updates if reached.high is None else reached.high,
+        )
         for critical in criticals
     ]
-    low, high = min(ends), max(ends)
+    low, high = min(ends), None if reached.high is None else max(ends)
     if step.step_s is None:
         return TimeToTarget(
             step.workers,
@@ -165,7 +168,8 @@ def time_to_target(
             step.source,
             f"unknown step time: {step.source}",
         )
-    fast, slow = step.low or step.step_s, step.high or step.step_s
+    fast = step.step_s if step.low is None else step.low
+    slow = step.step_s if step.high is None else step.high
     return TimeToTarget(
         step.workers,
         batch,
@@ -174,6 +178,6 @@ def time_to_target(
         high,
         updates * step.step_s,
         low * fast,
-        high * slow,
+        None if high is None else high * slow,
         step.source,
     )

@@ -137,10 +137,11 @@ class TimeToTarget:
         batch: Samples per update, all ranks together. Unit: samples.
         updates: Updates to the target. None: why says why.
         updates_low: The same, from the noise scale's range. None: as updates.
-        updates_high: The same, from the noise scale's range. None: as updates.
+        updates_high: The same, from the noise scale's range. None: as updates, or the curve may
+            not come there.
         time_s: Updates times the time of one. Unit: s. None: why says why.
         low_s: Lower end of its band. Unit: s. None: as time_s.
-        high_s: Upper end of its band. Unit: s. None: as time_s.
+        high_s: Upper end of its band. Unit: s. None: as time_s, or the curve may not come there.
         source: Of the step time: measured, or the scaling law that predicts it.
         why: Why something is unknown; empty otherwise.
     """

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _LazyNormBase
 
-from feedline.convergence.fix import Fix, TrainingHooks
+from feedline.convergence.fix import Fix, NothingToChange, TrainingHooks
 
 #: Elements of a ghost below which all together are faster on a CPU (benchmarks/ghost_batchnorm.py).
 TOGETHER_BELOW = 1 << 14
@@ -366,15 +366,15 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
         The model.
 
     Raises:
-        ValueError: no batch norm in it, or one whose statistics cannot be those of a ghost. The
-            model is as it was.
+        NothingToChange: no batch norm in it.
+        ValueError: one whose statistics cannot be those of a ghost. The model is as it was.
     """
     _checked_size(ghost)
     norms: list[tuple[str, Any]] = [
         (name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)
     ]
     if not norms:
-        raise ValueError(f"{type(model).__name__} has no batch norm layers to convert")
+        raise NothingToChange(f"{type(model).__name__} has no batch norm layers to convert")
     for name, module in norms:
         if type(module) not in _GHOSTS and not isinstance(module, _Ghosts):
             raise ValueError(f"{name or 'the model'} is {_why_not(module)}")

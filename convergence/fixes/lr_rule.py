@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -84,20 +83,12 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """
     if not 0 < factor < math.inf:
         raise ValueError(f"rates cannot be multiplied by {factor}: expected a number above 0")
-    for settings in _settings(optimizer):
-        _scale(settings, factor)
-
-
-def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Return the groups of an optimizer, and what groups that come later begin with."""
-    return [*optimizer.param_groups, getattr(optimizer, "defaults", {})]
-
-
-def _scale(settings: dict[str, Any], factor: float) -> None:
-    for key in ("lr", "initial_lr"):
-        if settings.get(key) is not None:
-            # a new tensor: groups may share the one they were made with
-            settings[key] = settings[key] * factor
+    # the defaults are what groups that come later begin with
+    for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
+        for key in ("lr", "initial_lr"):
+            if settings.get(key) is not None:
+                # a new tensor: groups may share the one they were made with
+                settings[key] = settings[key] * factor
 
 
 @dataclass(frozen=True)
@@ -171,18 +162,11 @@ def _check(setting: _RuleSetting, ranks: int) -> None:
 
 
 def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
+    """Scale the rate of each update: many loops, and some schedulers, set it themselves."""
     _check(setting, training.ranks)
     times = training.ranks if setting.times is None else setting.times
     factor = rate_factor(setting.rule, times, setting.base_batch, setting.critical_batch)
-    scaled: list[Any] = []  # rates; an optimizer that is made of another one's groups has them
-
-    def scale(optimizer: torch.optim.Optimizer) -> None:
-        for settings in _settings(optimizer):
-            if not any(settings.get("lr") is rate for rate in scaled):
-                _scale(settings, factor)
-                scaled.append(settings.get("lr"))
-
-    training.made_optimizer(scale)
+    training.rate(lambda _: factor)
 
 
 FIX = Fix(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from feedline.convergence.fix import (
+    NothingToChange,
     OptimizerSetting,
     TrainingHooks,
     at_most_one_dimension,
@@ -125,11 +126,21 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
-        """Determine from the model's modules which weights are hidden.
+        """Determine from the model's modules which of its weights are hidden.
 
-        Only before the first update.
+        A weight that was updated keeps its optimizer, whose state it has. If the optimizer has
+        matrices of other models, too, the last one of all stays the output layer.
         """
-        self._choose(_hidden_in(model))
+        own, embedded = set(_params_of(model)), _embedded_in(model)
+        matrices = {param for _, param in self._named() if _is_matrix(param)}
+        hidden = _hidden_in(model) if matrices <= own else None
+        for group in self.param_groups:
+            group["hidden"] = [
+                at_muon
+                if param not in own or param in self.state
+                else (at_muon and param not in embedded if hidden is None else param in hidden)
+                for param, at_muon in zip(group["params"], _at_muon(group))
+            ]
 
     def _choose(self, hidden: set[Tensor]) -> None:
         for group in self.param_groups:
@@ -154,10 +165,9 @@ class MuonWithAdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            hidden = group.get("hidden") or [_is_matrix(param) for param in group["params"]]
             trained = [
                 (param, at_muon)
-                for param, at_muon in zip(group["params"], hidden)
+                for param, at_muon in zip(group["params"], _at_muon(group))
                 if param.grad is not None
             ]
             self._orthogonal([param for param, at_muon in trained if at_muon], group)
@@ -207,24 +217,32 @@ def _advance(
         inspect.unwrap(type(engine).step)(engine)
 
 
+def _at_muon(group: dict[str, Any]) -> list[bool]:
+    """Tell for each parameter of a group whether it goes to Muon."""
+    return group.get("hidden") or [_is_matrix(param) for param in group["params"]]
+
+
+def _params_of(model: nn.Module) -> list[Tensor]:
+    return [param for module in model.modules() for param in module.parameters(recurse=False)]
+
+
 def _hidden_in(model: nn.Module) -> set[Tensor]:
     """Return the weights that are matrices, except embeddings and the last layer with one.
 
     Tied embeddings are left out too.
     """
-    matrices: list[Tensor] = [
-        param
-        for module in model.modules()
-        for param in module.parameters(recurse=False)
-        if _is_matrix(param)
-    ]
-    embedded: set[Tensor] = {
+    matrices = [param for param in _params_of(model) if _is_matrix(param)]
+    return set(matrices[:-1]) - _embedded_in(model)
+
+
+def _embedded_in(model: nn.Module) -> set[Tensor]:
+    """Return the weights of embeddings."""
+    return {
         param
         for module in model.modules()
         if isinstance(module, _EMBEDDINGS)
         for param in module.parameters(recurse=False)
     }
-    return set(matrices[:-1]) - embedded
 
 
 def _hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
@@ -255,6 +273,10 @@ def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
         return optimizers[-1]
 
     def choose(model: nn.Module) -> None:
+        if not optimizers:
+            raise NothingToChange(
+                "no SGD, Adam or AdamW of torch.optim was made before the model was called"
+            )
         for optimizer in optimizers:
             optimizer.choose(model)
 

@@ -95,7 +95,7 @@ class Warmup:
         return warmup_factor(self.counted / self.samples if self.samples else 1.0, self.start)
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._after(optimizer)  # the last update may have raised
+        self._restore()  # the last update may have raised
         if self.counted == 0 and self.samples:
             raise ValueError(
                 "no sample was counted before this update: call warmup.count(samples) before "
@@ -104,14 +104,18 @@ class Warmup:
         if self.factor != 1:
             self._changed = multiply_rates(optimizer, self.factor)
 
-    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after(self, *_: Any) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
         changed, self._changed = self._changed, []
         restore_rates(changed)
 
     def remove(self) -> None:
-        """Remove the hooks from the optimizer."""
+        """Remove the hooks from the optimizer, and restore the rates that an update has left."""
         for hook in self._hooks:
             hook.remove()
+        self._restore()
 
     def state_dict(self) -> dict[str, int]:
         """Return what a checkpoint needs; the length and the start come from the program."""

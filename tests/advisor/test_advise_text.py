@@ -10,6 +10,7 @@ from advisor.made_up import run, with_curve, with_norms
 
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
+from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.cli import converge as advise_command
@@ -80,6 +81,17 @@ def test_the_time_to_a_target_says_why_a_number_of_workers_has_none():
     text = shown([SMALL], ("train loss", 1.5))
 
     assert "64 ranks are too far" in " ".join(text.split())
+
+
+def test_a_band_without_an_upper_end_says_what_it_has_at_least():
+    row = TimeToTarget(2, 64.0, 954.0, 906.4, None, 19.1, 17.2, None, "measured")
+
+    assert advise_text._target_cells(row, row)[2:6] == (
+        "954",
+        "906 or more",
+        "19.1 s",
+        "17.2 s or more",
+    )
 
 
 def test_a_target_that_is_never_reached_is_told():

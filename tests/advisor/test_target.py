@@ -99,6 +99,27 @@ def test_the_band_joins_the_curve_the_noise_scale_and_the_step():
     )
 
 
+def test_the_band_has_no_upper_end_where_the_curve_may_not_come_there():
+    falls = np.linspace(1.0, 0.5, 1000) + 0.1 * np.random.default_rng(0).standard_normal(1000)
+
+    reached = steps_to_target(curve(falls, 32), 0.48)
+    found = time_to_target(reached, 32, 32, known(), MEASURED)
+
+    assert reached.low < reached.updates and reached.high is None
+    assert (found.updates, found.updates_low) == (reached.updates, reached.low)
+    assert found.low_s == pytest.approx(reached.low * 0.019)
+    assert (found.updates_high, found.high_s) == (None, None)
+
+
+def test_a_curve_that_may_begin_at_its_target_may_take_no_update():
+    reached = Reached(10.0, 320.0, 0.2, 0.0, 20.0)
+
+    found = time_to_target(reached, 32, 32, known(), MEASURED)
+
+    assert (found.updates_low, found.low_s) == (0.0, 0.0)
+    assert (found.updates_high, found.high_s) == pytest.approx((20.0, 0.42))
+
+
 def test_the_batch_itself_needs_no_noise_scale():
     unknown = NoiseOverTraining(None, None, None, "one rank", "", [], 0)
 

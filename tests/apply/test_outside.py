@@ -2,60 +2,18 @@
 
 import abc
 import contextlib
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from apply.fixed_training import Training, fixed
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
-from feedline.convergence.apply import FixInjector, parse_fixes
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence import ConvergenceWatch
-from feedline.profiler.taps.patch import Patches
-
-
-@contextlib.contextmanager
-def fixed(text):
-    told, patches = [], Patches()
-    outside = FixInjector(lambda *row: told.append(row))
-    undo = outside.attach(parse_fixes(text), patches)
-    try:
-        yield outside
-    finally:
-        patches.undo()
-        undo()
-
-
-class Training:
-    """Sixteen samples in batches of four: a plain loop that writes down its rates."""
-
-    def __init__(self, norm=True, lr=0.8):
-        torch.manual_seed(0)
-        self.net = torch.nn.Sequential(
-            torch.nn.Linear(5, 4),
-            *([torch.nn.BatchNorm1d(4)] if norm else []),
-            torch.nn.Linear(4, 3),
-        )
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1.0)
-        self.rates = []
-        self.optimizer.register_step_pre_hook(
-            lambda optimizer, *_: self.rates.append(round(optimizer.param_groups[0]["lr"], 6))
-        )
-
-    def run(self, epochs=2):
-        data = TensorDataset(
-            torch.randn(16, 5, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 3
-        )
-        for _ in range(epochs):
-            for images, labels in DataLoader(data, batch_size=4):
-                F.cross_entropy(self.net(images), labels).backward()
-                self.optimizer.step()
-                self.scheduler.step()
-                self.optimizer.zero_grad()
-        return self
 
 
 def test_warm_up_lasts_its_epochs_and_no_scheduler_sees_it():
@@ -67,12 +25,26 @@ def test_warm_up_lasts_its_epochs_and_no_scheduler_sees_it():
     assert training.scheduler.base_lrs == [0.8]
 
 
-def test_the_rate_rule_acts_before_a_scheduler_sees_the_rate():
+def test_the_rate_rule_acts_on_each_update_and_no_scheduler_sees_it():
     with fixed("lr_rule=sqrt:4"):
         training = Training().run()
 
-    assert training.scheduler.base_lrs == [1.6]
+    assert training.scheduler.base_lrs == [0.8]
     assert set(training.rates) == {1.6}
+
+
+def test_the_rate_rule_acts_where_the_loop_sets_the_rate():
+    """As nanoGPT and adjust_learning_rate do."""
+    with fixed("lr_rule=linear:8") as outside:
+        training = Training()
+        for step in range(3):
+            for group in training.optimizer.param_groups:
+                group["lr"] = 0.1 / (1 + step)
+            training.net(torch.ones(4, 5)).sum().backward()
+            training.optimizer.step()
+
+    assert (outside.failed, training.rates) == ({}, [0.8, 0.4, 0.266667])
+    assert training.optimizer.param_groups[0]["lr"] == 0.1 / 3
 
 
 def test_layers_are_exchanged_before_the_first_forward_that_trains():
@@ -96,20 +68,21 @@ def test_another_optimizer_stands_where_the_program_makes_its_own():
 
 
 def test_all_is_as_before_afterwards():
+    iterators = type(iter(DataLoader([0]))).__base__
     before = (
         torch.optim.SGD,
-        torch.optim.Optimizer.__init__,
         torch.nn.Module.__call__,
         DataLoader.__iter__,
+        iterators.__next__,
     )
     with fixed("lr_rule=sqrt:4,warmup=1ep,ghost_bn=2"), fixed("lamb=0.1"):
         assert torch.optim.SGD is not before[0]
 
     assert (
         torch.optim.SGD,
-        torch.optim.Optimizer.__init__,
         torch.nn.Module.__call__,
         DataLoader.__iter__,
+        iterators.__next__,
     ) == before
     assert set(Training().run().rates) == {0.8}
 
@@ -258,7 +231,7 @@ def checkpoint(text="warmup=1ep"):
 @pytest.mark.parametrize(
     ("text", "saved_with", "acts"),
     [
-        ("lr_rule=sqrt:4", "warmup=1ep", False),
+        ("lr_rule=sqrt:4", "warmup=1ep", True),
         ("lr_rule=sqrt:4", "lr_rule=sqrt:4", True),
         ("lars=1", "warmup=1ep", False),
         ("lars=1", "lars=1", True),
@@ -300,10 +273,15 @@ class Wrapping(torch.optim.Optimizer):
 def test_the_rate_rule_acts_once_where_an_optimizer_wraps_another(copied):
     with fixed("lr_rule=linear:8"):
         optimizer = Wrapping([torch.nn.Parameter(torch.ones(1))], 0.1, copied)
+        inner = []
+        optimizer.inner.register_step_pre_hook(
+            lambda it, *_: inner.append(it.param_groups[0]["lr"])
+        )
+        optimizer.step()
+        optimizer.step()
 
-    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.8])
-    assert [group["lr"] for group in optimizer.inner.param_groups] == pytest.approx([0.8])
-    assert optimizer.inner.defaults["lr"] == pytest.approx(0.8)
+    assert (optimizer.rates, inner) == ([0.8, 0.8], pytest.approx([0.8, 0.8]))
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1]
 
 
 def test_warm_up_acts_once_where_an_optimizer_wraps_another():
@@ -402,3 +380,104 @@ def test_warm_up_acts_once_where_the_rate_is_copied_to_master_weights():
         training.run(1)
 
     assert training.rates == [0.25, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (torch.optim.RMSprop, "torch.optim.rmsprop.RMSprop, not made as torch.optim.SGD"),
+        (type("Own", (torch.optim.SGD,), {}), "Own, not made as torch.optim.SGD"),
+    ],
+)
+def test_an_optimizer_that_is_not_replaced_is_told(kind, why):
+    with fixed("lars=1") as outside:
+        net = torch.nn.Linear(5, 3)
+        optimizer = kind(net.parameters(), lr=0.1)
+        for _ in range(2):
+            net(torch.ones(2, 5)).sum().backward()
+            optimizer.step()
+
+    assert why in outside.failed["lars"]
+    assert [attached for _, attached, _ in outside.told] == [True, False], "it is told once"
+
+
+def test_fixes_of_a_program_that_never_updates_are_told():
+    with fixed("warmup=1ep,ghost_bn=2") as outside:
+        Training().net.eval()(torch.ones(2, 5))
+
+    assert outside.failed == {
+        "warmup": "no update of an optimizer was seen",
+        "ghost_bn": "no model was called in training",
+    }
+
+
+class OwnBatches(torch.utils.data.Sampler):
+    """A rank's batches of a batch sampler, as libraries that train on several ranks draw them."""
+
+    def __init__(self, size):
+        if size:
+            self.batch_size = size
+
+    def __len__(self):
+        return 5
+
+    def __iter__(self):
+        return iter([list(range(5 * number, 5 * number + 5)) for number in range(5)])
+
+
+def of_accelerate(batch, split):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library = pytest.importorskip("accelerate.data_loader", reason="accelerate is missing")
+    return library.BatchSamplerShard(BatchSampler(range(100), batch, False), 4, 0, split)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data: BatchSampler(DistributedSampler(data, 4, 0, shuffle=False), 5, False),
+        lambda data: OwnBatches(5),
+        lambda data: of_accelerate(5, False),
+        lambda data: of_accelerate(20, True),
+    ],
+    ids=["torch", "own", "accelerate", "accelerate, split"],
+)
+def test_an_epoch_of_a_batch_sampler_is_that_of_all_ranks_once(make):
+    data = TensorDataset(torch.ones(100, 5))
+    batches = make(data)
+    with fixed("warmup=1ep") as outside:
+        outside.ranks = 4
+        training = Training(norm=False, lr=1.0)
+        for (images,) in DataLoader(data, batch_sampler=batches):
+            training.net(images).sum().backward()
+            training.optimizer.step()
+
+    assert (outside.failed, training.rates) == ({}, [0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+@pytest.mark.parametrize(("ranks", "known"), [(1, True), (4, False)])
+def test_a_batch_sampler_that_tells_nothing_has_the_epoch_of_its_data_set_on_one_rank(ranks, known):
+    with fixed("warmup=1ep") as outside:
+        outside.ranks = ranks
+        training = Training(norm=False, lr=1.0)
+        for (images,) in DataLoader(
+            TensorDataset(torch.ones(25, 5)), batch_sampler=OwnBatches(None)
+        ):
+            training.net(images).sum().backward()
+            training.optimizer.step()
+
+    assert (outside.failed == {}) is known
+    assert training.rates == ([0.2, 0.4, 0.6, 0.8, 1.0] if known else [1.0] * 5)
+
+
+def test_the_epoch_is_that_of_the_loader_that_feeds_the_training_not_of_the_one_made_last():
+    with fixed("warmup=1ep"):
+        training = Training(norm=False)
+        batches = iter(DataLoader(TensorDataset(torch.ones(16, 5)), 4))
+        evaluation = iter(DataLoader(TensorDataset(torch.ones(4, 5)), 4))
+        for (images,) in batches:
+            training.net(images).sum().backward()
+            training.optimizer.step()
+        next(evaluation)
+
+    assert training.rates == [0.2, 0.4, 0.6, 0.8]

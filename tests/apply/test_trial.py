@@ -6,6 +6,9 @@ import pytest
 
 from feedline.analysis.convergence.curves import is_lower_better
 from feedline.analysis.convergence.trial import Branch, decide, usual_metric
+from feedline.analysis.report.document import Table
+from feedline.analysis.text.formatting import BLANK
+from feedline.cli.verify.text import document_of_seeds
 
 
 def branches(baseline, fix, control=(), samples=1000.0):
@@ -125,3 +128,19 @@ def test_a_margin_must_be_won_as_well():
     rows = branches([60, 61, 62], [80, 81, 82])
     assert decide("a", "", "accuracy", rows, margin=10).verdict == "accept"
     assert decide("a", "", "accuracy", rows, margin=25).verdict == "inconclusive"
+
+
+def test_a_run_that_failed_is_in_no_number_of_samples_or_updates():
+    made = [Branch("baseline", seed, 60.0, 6144.0, 48, 0.1) for seed in (0, 1)]
+    one_failed = [Branch("control", 0, 61.0, 6144.0, 48, 0.1)]
+    one_failed.append(Branch("control", 1, None, 0.0, 0, None, "exit code 1"))
+    all_failed = [Branch("fix", seed, None, 0.0, 0, None, "exit code 1") for seed in (0, 1)]
+    trial = decide("lamb=0.04", "adamw=0.04", "val accuracy", [*made, *one_failed, *all_failed])
+
+    (table,) = document_of_seeds(trial).of(Table)
+
+    assert [row[4:6] for row in table.rows] == [
+        ("6,144", "48"),
+        ("6,144", "48"),
+        (BLANK, BLANK),
+    ]

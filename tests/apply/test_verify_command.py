@@ -1,6 +1,7 @@
 """``feedline verify --fix`` on a real training: branches, the ledger, and what is refused."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from feedline.__main__ import main
+from feedline.analysis.convergence.read_training import read
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli.verify.seeds import _arms_of, _check_seeds_differ
@@ -27,6 +29,10 @@ net = torch.nn.Linear(4, 1)
 net.load_state_dict(start)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 open(sys.argv[3], "x").write(os.environ["FEEDLINE_ARM"])
+out = os.environ["FEEDLINE_OUT"]
+assert os.listdir(out) == [] and sys.argv[4:] in ([], [out])
+open(os.path.join(out, "last.pt"), "x")
+print("out:", out)
 for _ in range(20):
     inputs = torch.randn(8, 4)
     F.mse_loss(net(inputs), inputs.sum(1, keepdim=True)).backward()
@@ -59,7 +65,9 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
         "trial.json",
     ]
 
-    code = main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"])
+    program = ["train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt", "{out}"]
+
+    code = main(["verify", *options, "--", *program])
 
     trial = json.loads((training / "trial.json").read_text())
     assert code == CODES[trial["verdict"]]
@@ -80,14 +88,18 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
         "lr_rule=linear:5",
         {},
     )
+    rates = read(training / "runs" / "verify" / "fix-seed0").curves["lr"].values
+    assert rates.tolist() == pytest.approx([0.05]), "the rate of the updates, not the program's"
     assert trial["verdict"].upper() in capfd.readouterr().out
+    logs = (training / "runs" / "verify").glob("*.log")
+    folders = {line[5:] for log in logs for line in log.read_text().splitlines() if "out: " in line}
+    assert len(folders) == 2 * seeds and not any(map(os.path.exists, folders))
+    assert not (training / "{out}").exists()
 
 
-@pytest.mark.parametrize(
-    "fix", ["lr_rule=linear:5", pytest.param("lamb=0.1", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("fix", ["lars=0.1", pytest.param("lamb=0.1", marks=pytest.mark.long)])
 def test_a_checkpoint_that_undoes_the_fix_is_an_error_and_no_verdict(training, capfd, fix):
-    """With the old rate the fix is the unchanged training; LAMB fails on the state of SGD."""
+    """With the old rate LARS is another fix than the one asked for; LAMB fails on SGD's state."""
     import torch
 
     weights = torch.nn.Parameter(torch.ones(1, 4))
@@ -175,9 +187,11 @@ def test_the_control_has_the_fixes_beside_the_one_that_it_is_for():
     [
         (["--metric", "score"], "add --better higher or --better lower"),
         (["--better", "lower"], "--better needs --metric NAME"),
+        (["--steps", "100"], "--steps and --writable are for DataLoader settings"),
+        (["--writable", "."], "--steps and --writable are for DataLoader settings"),
     ],
 )
-def test_which_metric_is_better_is_not_guessed(training, capfd, options, message):
+def test_an_option_that_would_be_guessed_or_ignored_is_refused(training, capfd, options, message):
     fix = ["--fix", "lr_rule=linear:5", *options]
 
     assert main(["verify", *fix, "--", "train.py", "{seed}"]) == 2

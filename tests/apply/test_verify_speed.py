@@ -362,6 +362,61 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(
     assert not list((tmp_path / "runs").rglob("rank0"))
 
 
+STREAM = """\
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        for _ in range(4000):
+            time.sleep(0.001)
+            yield torch.ones(4)
+
+
+class Batch:
+    def __init__(self, rows):
+        self.rows = torch.stack(rows)
+
+
+def collate(rows):
+    told = sys.argv[1] == "told" and get_worker_info() is None
+    return torch.stack(rows) if told else Batch(rows)
+
+
+if __name__ == "__main__":
+    net = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    for batch in DataLoader(Rows(), batch_size=4, num_workers=0, collate_fn=collate):
+        net(getattr(batch, "rows", batch)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "samples", "message", "runs"),
+    [
+        ("batch_size=8", "untold", "batches of different sizes cannot be compared", 0),
+        ("num_workers=1", "told", "samples were seen in some runs and not in others", 2),
+    ],
+)
+def test_steps_are_not_compared_with_samples_nor_with_steps_of_another_size(
+    tmp_path, monkeypatch, capfd, change, samples, message, runs
+):
+    (tmp_path / "train.py").write_text(STREAM)
+    monkeypatch.chdir(tmp_path)
+    words = ["--set", change, "--steps", "12", "--", "train.py", samples]
+
+    assert main(["verify", *words]) == FixError.exit_code
+
+    assert message in " ".join(capfd.readouterr().err.split())
+    made = list((tmp_path / "runs" / "verify").glob("*changed-*/"))
+    assert len(made) == runs
+
+
 def test_without_protection_by_the_kernel_a_trial_needs_leave_to_write(
     tmp_path, monkeypatch, capfd
 ):

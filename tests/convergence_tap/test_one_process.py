@@ -489,6 +489,60 @@ def test_an_update_that_the_scaler_skips_is_counted_and_its_loss_is_not(run):
     assert recorded.setup["scaler"]["skipped"] == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
+def test_a_step_that_torch_compile_made_was_not_skipped_by_the_scaler(run):
+    """No hook of an optimizer sees it; the first one overflows."""
+
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer.step = torch.compile(optimizer.step, backend="eager")
+        for number, (images, labels) in enumerate(batches(4)):
+            loss = F.cross_entropy(net(images), labels) * (math.inf if number == 0 else 1)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return scaler.get_scale()
+
+    recorded, scale = run(train)
+
+    assert scale == 512
+    assert (recorded.updates, recorded.setup["scaler"]["skipped"]) == (0, 1)
+
+
+def test_updates_that_only_overflow_were_skipped(run):
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1e-44)  # falls to 0
+        for images, labels in batches(8):
+            scaler.scale(F.cross_entropy(net(images), labels) * math.nan).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    recorded, _ = run(train)
+
+    assert (recorded.updates, recorded.setup["scaler"]["skipped"]) == (0, 8)
+
+
+def test_a_scaler_that_is_switched_off_is_none(run):
+    def train():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", enabled=False)
+        for images, labels in batches(4):
+            scaler.scale(F.cross_entropy(net(images), labels)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    recorded, _ = run(train)
+
+    assert recorded.updates == len(recorded.curves["train loss"].values) == 4
+    assert "scaler" not in recorded.setup
+
+
 def test_two_losses_of_one_batch_are_not_two_micro_batches(run):
     def train():
         net = model()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
+from feedline.analysis.convergence.read_training import read
 from feedline.analysis.explain.build import recorded_report
 from feedline.profiler.store.trainings import open_run
 
@@ -54,6 +55,24 @@ def test_two_optimizers_that_take_turns_train_on_each_sample_once(report_of):
             second.step()
 
     assert counts(report_of(train)) == (6, 12, 24, 24)
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_the_batch_of_two_optimizers_is_known_before_the_training_ends(tmp_path, turns):
+    with feedline.record(tmp_path / "run", strict=True):
+        (one, first), (two, second) = linear(), linear()
+        for images, _ in DataLoader(DATA, batch_size=4):
+            (one(images) + two(images)).sum().backward()
+            first.step()
+            if turns:
+                (one(images) + two(images)).sum().backward()
+            second.step()
+        live = read(tmp_path / "run")
+    ended = read(tmp_path / "run")
+
+    assert ("steps" in live.setup, "steps" in ended.setup) == (False, True)
+    assert live.batch == ended.batch == 4
+    assert live.step_s == pytest.approx(ended.step_s)
 
 
 def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its_loader_is_unused(

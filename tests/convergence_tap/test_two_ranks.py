@@ -8,6 +8,7 @@ import pytest
 from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.read_training import read, summarise
+from feedline.analysis.ledger.finding import Severity
 
 
 def truth(folder, way):
@@ -98,6 +99,19 @@ def test_losses_rates_and_samples_are_those_of_the_training(two_ranks):
     ]
     assert recorded.curves["lr"].values.tolist() == [0.1]
     assert (recorded.batch, recorded.ranks, recorded.updates, recorded.ended) == (8.0, 2, 8, True)
+
+
+@pytest.mark.parametrize(
+    ("way", "severity"), [("data_parallel", Severity.HIGH), ("tensor_parallel", Severity.INFO)]
+)
+def test_only_ranks_that_share_gradients_need_samples_of_their_own(two_ranks, way, severity):
+    recorded = read(two_ranks / way)
+    (found,) = checks.run_checks(recorded)
+
+    assert recorded.norms is None
+    assert (found.rule_id, found.severity) == ("whole_data_on_every_rank", severity)
+    said = " ".join(map(str, found.more))
+    assert ("2 times the data" in said) == (severity is Severity.HIGH)
 
 
 def test_batch_norm_over_two_samples_per_rank_is_a_mistake_in_the_set_up(two_ranks):

@@ -19,9 +19,6 @@ class Seen:
     def optimizer(self, make: Callable[..., torch.optim.Optimizer]) -> None:
         self.acts["optimizer"] = make
 
-    def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
-        self.acts["made_optimizer"] = act
-
     def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
         self.acts["rate"] = factor
 

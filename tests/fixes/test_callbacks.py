@@ -113,8 +113,8 @@ def continued(callback, batches):
     return callback
 
 
-@pytest.mark.usefixtures("others_may_warn")
-def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
+def transformers_trainer(folder, interrupted_at=None):
+    """Four steps of six samples each, with a checkpoint after the second, and the rates of all."""
     needs("transformers", "transformers")
     needs("accelerate", "accelerate")
     from transformers import (
@@ -127,52 +127,67 @@ def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
 
     class Watch(TrainerCallback):
         def __init__(self):
-            self.rates = []
+            self.rates, self.hook, self.interrupted_at = [], None, interrupted_at
+
+        def on_train_begin(self, *_, **__):
+            self.hook = self.hook and self.hook.remove()
 
         def on_step_begin(
             self, args, state, control, optimizer=None, **_
         ):  # after every callback has begun, whatever their order
-            if not self.rates:
-                optimizer.optimizer.register_step_pre_hook(
+            if self.hook is None:
+                self.hook = inside(optimizer).register_step_pre_hook(
                     lambda o, *_: self.rates.append(o.param_groups[0]["lr"])
                 )
 
-    def train(steps, resume=None):
-        arguments = TrainingArguments(
-            output_dir=tmp_path / "out",
-            use_cpu=True,
-            max_steps=steps,
-            per_device_train_batch_size=3,
-            gradient_accumulation_steps=2,
-            learning_rate=1.0,
-            lr_scheduler_type="constant",
-            max_grad_norm=0.1,
-            save_steps=2,
-            disable_tqdm=True,
-            report_to="none",
-            restore_callback_states_from_checkpoint=True,
-        )
-        torch.manual_seed(0)
-        size = {
-            "vocab_size": 8,
-            "n_positions": 4,
-            "n_embd": 4,
-            "n_layer": 1,
-            "n_head": 1,
-            "bos_token_id": 0,
-            "eos_token_id": 0,
-        }
-        tokens = torch.randint(0, 8, (24, 4), generator=torch.Generator().manual_seed(0))
-        watch, data = Watch(), [{"input_ids": row, "labels": row} for row in tokens]
-        callbacks = [transformers_callback(warmup=24, gradient_noise=0.5), watch]
-        trainer = Trainer(
-            GPT2LMHeadModel(GPT2Config(**size)), arguments, train_dataset=data, callbacks=callbacks
-        )
-        trainer.train(resume_from_checkpoint=resume)
-        return watch.rates, trainer
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == self.interrupted_at:
+                self.interrupted_at = None
+                raise KeyboardInterrupt
 
-    at_once, whole = train(4)
-    rest, resumed = train(4, resume=str(tmp_path / "out" / "checkpoint-2"))
+    def inside(optimizer):
+        return inside(optimizer.optimizer) if hasattr(optimizer, "optimizer") else optimizer
+
+    arguments = TrainingArguments(
+        output_dir=folder,
+        use_cpu=True,
+        max_steps=4,
+        per_device_train_batch_size=3,
+        gradient_accumulation_steps=2,
+        learning_rate=1.0,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.1,
+        save_steps=2,
+        disable_tqdm=True,
+        report_to="none",
+        restore_callback_states_from_checkpoint=True,
+    )
+    torch.manual_seed(0)
+    size = {
+        "vocab_size": 8,
+        "n_positions": 4,
+        "n_embd": 4,
+        "n_layer": 1,
+        "n_head": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+    tokens = torch.randint(0, 8, (24, 4), generator=torch.Generator().manual_seed(0))
+    watch, data = Watch(), [{"input_ids": row, "labels": row} for row in tokens]
+    callbacks = [transformers_callback(warmup=24, gradient_noise=0.5), watch]
+    model = GPT2LMHeadModel(GPT2Config(**size))
+    return Trainer(model, arguments, train_dataset=data, callbacks=callbacks), watch.rates
+
+
+@pytest.mark.usefixtures("others_may_warn")
+def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
+    def train(resume=None):
+        trainer, rates = transformers_trainer(tmp_path / "out")
+        trainer.train(resume_from_checkpoint=resume)
+        return rates, trainer
+
+    at_once, whole = train()
+    rest, resumed = train(resume=str(tmp_path / "out" / "checkpoint-2"))
 
     assert at_once == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert rest == pytest.approx([0.75, 1.0])
@@ -184,6 +199,48 @@ def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
     ]
     assert states[0] == states[1]
     assert all(map(torch.equal, *([*trainer.model.parameters()] for trainer in (whole, resumed))))
+
+
+@pytest.mark.usefixtures("others_may_warn")
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_transformers_training_goes_on_after_an_interrupt(tmp_path, resumes):
+    """The Trainer keeps the optimizer, and ends nothing; it resumes with a copy of the callback."""
+    trainer, rates = transformers_trainer(tmp_path / "out", interrupted_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    first = list(rates)
+    rates.clear()
+    trainer.train(
+        resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-2") if resumes else None
+    )
+
+    assert first == pytest.approx([0.25, 0.5, 0.75])
+    assert rates == pytest.approx([0.75, 1.0] if resumes else [1.0] * 4)
+    (applied,) = (
+        each.applied for each in trainer.callback_handler.callbacks if hasattr(each, "applied")
+    )
+    assert applied.counted == (24 if resumes else 18 + 24)
+    assert not trainer.model._forward_hooks and not trainer.model._forward_pre_hooks
+
+
+def test_fixes_that_begin_again_replace_those_of_a_training_that_was_interrupted():
+    model, rates = nn.Linear(2, 2), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    applied = _AppliedFixes(Fixes(warmup=100, gradient_noise=0.5))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    applied.begin(model, [optimizer])
+    applied.count(torch.zeros(25, 2), ranks=1)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(interrupted)
+    applied.begin(model, [optimizer])
+    optimizer.register_step_pre_hook(lambda o, *_: rates.append(o.param_groups[0]["lr"]))
+    optimizer.step()
+
+    assert (rates, optimizer.param_groups[0]["lr"]) == ([0.25], 1.0)
+    assert len(model._forward_hooks) == 1
 
 
 def test_a_batch_of_any_kind_is_counted():

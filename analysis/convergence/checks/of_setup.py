@@ -57,7 +57,7 @@ _TOO_LONG_SCHEDULES = Sentence(
     "schedules that count epochs run {ranks} times too long", ranks=COUNT
 )
 _FEWER_STEPS = Sentence("1/{ranks} of the steps per epoch", ranks=COUNT)
-_NOT_SPLIT = "only if the program does not give each rank its own part of the data"
+_NOT_SPLIT = "only if the ranks are data parallel, and the program does not split the data itself"
 _DISTRIBUTED = "Replace shuffle=True with sampler=DistributedSampler(dataset)."
 _SET_EPOCH = "Call sampler.set_epoch(epoch) before each epoch."
 _REPEATED = Sentence(
@@ -175,14 +175,16 @@ def whole_data(recorded: TrainingRecord) -> Finding | None:
             continue
         apart = parts_agree(recorded) is False
         order = "in different orders" if apart else "perhaps in the same order"
+        # ranks that split one model need the same samples; those that train one each may have them
+        shares = recorded.norms is not None or recorded.setup.get("shares_gradients") is True
+        effects = [_TRAINS_ON(ranks=recorded.ranks), _TOO_LONG_SCHEDULES(ranks=recorded.ranks)]
         return Finding(
             "whole_data_on_every_rank",
-            Severity.INFO if apart else Severity.HIGH,
+            Severity.HIGH if shares and not apart else Severity.INFO,
             message=_WHOLE(ranks=recorded.ranks, samples=of),
             more=[
                 _ORDER(sampler=sampler.get("kind"), order=order),
-                _TRAINS_ON(ranks=recorded.ranks),
-                _TOO_LONG_SCHEDULES(ranks=recorded.ranks),
+                *(effects if shares else []),
             ],
             evidence=[
                 Evidence(

@@ -1,6 +1,6 @@
 """The advice as a document: what to do first, then the evidence under each sentence."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from feedline.analysis.convergence import curves
@@ -207,17 +207,19 @@ def _target(times: TimesToTarget) -> Iterator[Block]:
 
 def _target_cells(row: TimeToTarget, first: TimeToTarget | None) -> tuple[str, ...]:
     faster = row.time_s and first and first.time_s and first.time_s / row.time_s
-    known = row.low_s is not None and row.high_s is not None
     return (
         str(row.workers),
         count(row.batch),
         count(round(row.updates or 0)),
-        _band(row.updates_low, row.updates_high),
+        _band(row.updates_low, row.updates_high, lambda updates: count(round(updates))),
         seconds(row.time_s) if row.time_s else BLANK,
-        f"{seconds(row.low_s)} to {seconds(row.high_s)}" if known else BLANK,
+        _band(row.low_s, row.high_s, seconds),
         f"{faster:.2f}x" if faster else BLANK,
     )
 
 
-def _band(low: float | None, high: float | None) -> str:
-    return BLANK if low is None or high is None else f"{count(round(low))} to {count(round(high))}"
+def _band(low: float | None, high: float | None, shown: Callable[[float], str]) -> str:
+    """Return a band's ends as they are shown; without an upper end, what it has at least."""
+    if low is None:
+        return BLANK
+    return f"{shown(low)} or more" if high is None else f"{shown(low)} to {shown(high)}"

@@ -44,12 +44,12 @@ class VerifyCommand:
     must also beat its control, which is trained as well: a simpler change of equal cost. feedline
     checks that all runs process the same number of samples.
 
-    These runs can overwrite your files, so give each run its own folder, such as out/{arm}-{seed}.
-    In the training's arguments, feedline replaces {arm} with baseline, fix or control, and {seed} and
-    {checkpoint} with their values.
+    These runs can overwrite your files, so give each run its own folder: {out}, which is removed
+    after the run, or out/{arm}-{seed}, which stays. In the training's arguments, feedline replaces
+    {arm} with baseline, fix or control, and {seed} and {checkpoint} with their values.
 
     The training can also read these values from FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
-    FEEDLINE_CHECKPOINT.
+    FEEDLINE_CHECKPOINT. FEEDLINE_OUT is also set with DataLoader settings.
 
     Examples:
         feedline verify runs/one --fix too_few_workers -- train.py --output-dir {out}
@@ -128,6 +128,11 @@ class VerifyCommand:
             if args.run_folder is not None:
                 raise ScriptError(
                     f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms"
+                )
+            if args.steps is not None or args.writable:
+                raise ScriptError(
+                    "--steps and --writable are for DataLoader settings: large-batch runs train "
+                    "to the end and may write anywhere"
                 )
             return verify_by_seed(args, args.program)
         if any(

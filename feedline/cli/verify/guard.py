@@ -71,6 +71,13 @@ def check_writable(writable: Sequence[Path]) -> None:
 
 
 @contextmanager
+def out_folder() -> Iterator[Path]:
+    """Make the folder for ``{out}`` of a training that may write anywhere, removed after it."""
+    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def guard(run: Path, writable: Sequence[Path]) -> Iterator[_TrialGuard]:
     """Make the folders for one trial, removed after it.
 

@@ -215,6 +215,8 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     steps = args.steps or _trial_steps(facts)
     _check_passes(settings, facts, steps, args.steps is not None)
+    if "batch_size" in settings and not facts.throughput.samples_per_s:
+        raise FixError("samples were not seen, so batches of different sizes cannot be compared")
     return PairPlan(
         tried=tried_with(environment, training, fix, margin)
         if environment
@@ -326,10 +328,10 @@ def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTri
 
     Raises:
         OutputError: there is no room. ScriptError: the unchanged training fails at first.
-        FixError: the change did not act.
+        FixError: the change did not act, or samples were seen in some of the runs only.
     """
     runs: list[TrialRun] = []
-    unit = plan.tried.unit
+    units: set[str] = set()
     for arm, pair in order(plan.pairs):
         made = _run_name(arm, pair) not in unfinished
         left.begin()
@@ -337,9 +339,13 @@ def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTri
         left.end(made)
         if (arm, pair) == (UNCHANGED, 1) and trial_run.failed:
             raise ScriptError(*f"the unchanged training failed: {trial_run.failed}".split("\n", 1))
-        unit = own_unit or unit
+        units |= {own_unit} - {""}
+        if len(units) > 1:
+            raise FixError(
+                "samples were seen in some runs and not in others: their rates cannot be compared"
+            )
         runs.append(replace(trial_run, failed=masks.text(_in_one_line(trial_run.failed))))
-    return decide(replace(plan.tried, unit=unit), runs)
+    return decide(replace(plan.tried, unit=units.pop() if units else plan.tried.unit), runs)
 
 
 def _trial_run(

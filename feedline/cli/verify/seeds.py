@@ -20,6 +20,7 @@ from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
 from feedline.cli.remaining import Remaining
 from feedline.cli.unfinished import Unfinished, fingerprint, is_unfinished
+from feedline.cli.verify.guard import OUT, out_folder
 from feedline.cli.verify.text import document_of_seeds, write_trial
 from feedline.convergence.apply import parse_fixes
 from feedline.profiler import masks
@@ -35,7 +36,8 @@ class _SeedPlan:
 
     Attributes:
         arms: arm -> its ``--fix`` text; "" for none.
-        program: script or ``-m module``, and its arguments with {arm}, {seed} and {checkpoint}.
+        program: script or ``-m module``, and its arguments with {out}, {arm}, {seed} and
+            {checkpoint}.
         metric: None: what the branches have.
         lower_is_better: of the metric; None: as its name says.
     """
@@ -266,13 +268,18 @@ def _branch(
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training; return and raise as ``child.run``."""
-    words = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
     fix = plan.arms[arm]
-    program = [child.fill_placeholders(word, words) for word in plan.program]
-    command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
-    variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}
-    environment = {**os.environ, **variables}
-    return child.run(command, log, environment)
+    with out_folder() as out:
+        words = {
+            OUT: str(out),
+            "{arm}": arm,
+            "{seed}": str(seed),
+            "{checkpoint}": str(plan.checkpoint or ""),
+        }
+        program = [child.fill_placeholders(word, words) for word in plan.program]
+        command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
+        variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}
+        return child.run(command, log, {**os.environ, **variables})
 
 
 def _not_applied(run: TrainingRecord) -> str:

@@ -127,14 +127,15 @@ def _cells(branches: list[Branch]) -> list[str]:
     """Return the cells of an arm."""
     values = [branch.value for branch in branches if branch.value is not None]
     steps = [branch.step_s for branch in branches if branch.step_s is not None]
+    made = [branch for branch in branches if branch.updates]  # else it failed before
     return [
         f"{statistics.mean(values):.4g}" if values else BLANK,
         f"{statistics.stdev(values):.2g}" if len(values) > 1 else BLANK,
         " ".join(
             "failed" if branch.value is None else f"{branch.value:.4g}" for branch in branches
         ),
-        f"{statistics.median(branch.samples for branch in branches):,.0f}",
-        f"{statistics.median(branch.updates for branch in branches):,.0f}",
+        f"{statistics.median(branch.samples for branch in made):,.0f}" if made else BLANK,
+        f"{statistics.median(branch.updates for branch in made):,.0f}" if made else BLANK,
         f"{statistics.median(steps):.3g}" if steps else BLANK,
     ]
 

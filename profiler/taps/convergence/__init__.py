@@ -33,6 +33,7 @@ GIVES = "losses, learning rate, and gradient norms where there are several ranks
 _OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
 # backwards without an update; whoever updates by hand never makes one that is seen
 _MOST_LOSSES = 256
+_LEAST_SCALE = 1e-30  # of a GradScaler: from there it can fall to 0, and no further
 _MOST_OTHERS = 64  # optimizers that take turns with the one whose learning rate is recorded
 _ReportSetup = Callable[[dict[str, object]], None]
 
@@ -58,6 +59,8 @@ class ConvergenceWatch:
         self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
         self._on_gpu = False  # the last loss was
         self._scaled_at = 0  # updates when GradScaler.update was called last
+        # False: since the last update that was seen, its scale has not fallen where one was missing
+        self._sees_steps = True
         # what GradScaler.scale returned, and was given
         self._scaled: tuple[Any, Any] = ((lambda: None), None)
         self._rate: float | None = None
@@ -118,8 +121,11 @@ class ConvergenceWatch:
 
         @functools.wraps(adjust)
         def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            self._scaler_updated()
-            return adjust(scaler, *args, **kwargs)
+            # a scale that the program sets itself says nothing of its gradients
+            before = None if args or kwargs else self._scale_to_look_at(scaler)
+            adjusted = adjust(scaler, *args, **kwargs)
+            self._scaler_updated(scaler, before)
+            return adjusted
 
         patches.set(torch.amp.GradScaler, "scale", scale)
         patches.set(torch.amp.GradScaler, "update", update)
@@ -132,10 +138,13 @@ class ConvergenceWatch:
         try:
             self._flush_evaluation()
             self._later.stop()
-            self._report_setup({**self.setup.found(self.norms.why), **self._counts()})
+            self._report_setup({**self._described(), **self._counts()})
         except Exception as error:
             reraise_of_handler()
             self._failed(error)
+
+    def _described(self) -> dict[str, object]:
+        return self.setup.found(self.norms.why, self.norms.shared)
 
     def _counts(self) -> dict[str, object]:
         return {
@@ -268,7 +277,7 @@ class ConvergenceWatch:
             self._learning_rate(optimizer)
             self.updates += 1
             if new:  # for a run that is killed
-                self._report_setup(self.setup.found(self.norms.why))
+                self._report_setup(self._described())
             self._before = self.samples
             self._later.read()
             self._closure_losses = 0
@@ -323,23 +332,59 @@ class ConvergenceWatch:
 
     @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
+        if not scaler.is_enabled():  # as in programs that may also train in bfloat16
+            return
         if _is_plain_number(scaled):
             # its graph goes when the program lets go of it
             self._scaled = (weakref.ref(scaled), outputs.detach())
         self.setup.scaler, self.norms.scaled = scaler, True
 
-    def _scaler_updated(self) -> None:
+    @below_user_modes
+    def _scale_to_look_at(self, scaler: Any) -> float | None:
+        """Return the scale of a scaler after whose step no update was seen; None: it is not needed.
+
+        To read it waits for the GPU, which has nothing to do after an update that was skipped. Where
+        updates are not seen, it waits once.
+        """
+        try:
+            asked = self._sees_steps and scaler.is_enabled()
+            if not asked or self.updates_with_pause != self._scaled_at:
+                return None
+            if self._on_gpu and torch.cuda.is_current_stream_capturing():
+                return None
+            return float(scaler.get_scale())
+        except Exception as error:
+            reraise_of_handler()
+            self._failed(error)
+        return None
+
+    @below_user_modes
+    def _scaler_updated(self, scaler: Any, before: float | None) -> None:
         """Note that a scaler was updated; without an update since the last time, it was skipped.
 
-        Gradients were not finite then.
+        Gradients were not finite then, and the scale has fallen. If it has not, the update was not
+        seen, as in a step that torch.compile made, or the program left it out.
+
+        Args:
+            scaler: that was updated.
+            before: its scale before; None: it was not needed.
         """
-        updates = self.updates_with_pause
-        if updates == self._scaled_at:
-            self.setup.skipped += 1
-            self._loss.clear()
-            self._before = self.samples
-            self.norms.skip()
-        self._scaled_at = updates
+        try:
+            if not scaler.is_enabled():
+                return
+            updates = self.updates_with_pause
+            if updates == self._scaled_at:
+                if before is not None:
+                    self._sees_steps = float(scaler.get_scale()) < max(before, _LEAST_SCALE)
+                self.setup.skipped += self._sees_steps
+                self._loss.clear()
+                self._before = self.samples
+                self.norms.skip()
+            else:
+                self._scaled_at, self._sees_steps = updates, True
+        except Exception as error:
+            reraise_of_handler()
+            self._failed(error)
 
     def _write_loss(self) -> None:
         """Write the loss of an update; of micro-batches, their sum."""

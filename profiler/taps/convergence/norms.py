@@ -171,12 +171,13 @@ class GradientNormTap:
         why: why nothing has been measured; "" once something has.
         wanted: this update is measured.
         backwards: of this update so far; the caller counts.
+        shared: ranks have exchanged gradients.
     """
 
     def __init__(self, counts: _Progress, later: DeviceNumbers) -> None:
         self._counts, self._later = counts, later
         self.why: str = _NEEDS
-        self.scaled = False  # a GradScaler is in use
+        self.scaled = self.shared = False  # scaled: a GradScaler is in use
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference
         self.wanted = self._lost = False
@@ -274,7 +275,7 @@ class GradientNormTap:
 
     def _part(self, how: str, tensors: _Tensors, scale: float, ranks: int) -> None:
         """Note that a part's gradient goes by, or some of it."""
-        self._how = how
+        self._how, self.shared = how, True
         if self.wanted and not self._done and tensors:
             self._small.append(_squared_norm(tensors) * scale**2)
             self._elements += sum(map(torch.Tensor.numel, tensors))
@@ -371,6 +372,7 @@ class GradientNormTap:
 
     def _manual(self) -> None:
         assert self._local is not None
+        self.shared = True
         if self.scaled:
             raise RuntimeError(
                 "the program sums gradients itself and a GradScaler scales them: the scale "

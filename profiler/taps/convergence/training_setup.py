@@ -12,6 +12,7 @@ norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                       
 embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense,
              but for most of their rows zero in the first update
 finds_unused true: DistributedDataParallel looks for parameters without a gradient in each step | absent
+shares_gradients true: ranks were seen to exchange gradients | absent
 ddp_hook     true: DistributedDataParallel has a hook in Python that sends its buckets | absent
 batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
              models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
@@ -336,8 +337,13 @@ class TrainingSetup:
             self._ddp_hook |= _has_ddp_hook(module)
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
-    def found(self, why_no_norms: str) -> dict[str, object]:
-        """Return the setup so far."""
+    def found(self, why_no_norms: str, shared: bool = False) -> dict[str, object]:
+        """Return the setup so far.
+
+        Args:
+            why_no_norms: why no gradient norms were seen; "": some were.
+            shared: whether ranks have exchanged gradients.
+        """
         self._look_at_schedulers()
         described: dict[str, object] = {
             "optimizers": [
@@ -355,6 +361,8 @@ class TrainingSetup:
             described["embeddings"] = dict(self._embeddings)
         if self._finds_unused:
             described["finds_unused"] = True
+        if shared:
+            described["shares_gradients"] = True
         if self._ddp_hook:
             described["ddp_hook"] = True
         if self.scaler is not None:

@@ -14,8 +14,14 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 import feedline
@@ -65,6 +71,24 @@ def loader(batch: int) -> torch.utils.data.DataLoader:
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, labels), batch)
 
 
+def train_on_all(way: str) -> None:
+    """Each rank draws the whole dataset, in the same order."""
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(24, 6), torch.randint(3, (24,)))
+    model = make()
+    trained = model[2]  # a part of the model, which has no norms
+    if way == "tensor_parallel":
+        plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        model = trained = parallelize_module(model, init_device_mesh("cpu", (2,)), plan)
+    else:
+        model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for images, labels in torch.utils.data.DataLoader(data, BATCH, shuffle=True):
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def norm(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     model.zero_grad()
     F.cross_entropy(model(images), labels).backward()
@@ -89,6 +113,7 @@ def train(way: str, rank: int) -> list[list[float]]:
         optimizer = local_sgd(model, optimizer, period=4)
     generator = torch.Generator().manual_seed(1)
     micros = 2 if way == "accumulated" else 1
+    off = torch.amp.GradScaler("cpu", enabled=False)  # as of a program that trains in bfloat16
     truth = []
     for _ in range(UPDATES):
         images, labels = (
@@ -113,7 +138,8 @@ def train(way: str, rank: int) -> list[list[float]]:
             part = slice(micro * BATCH, (micro + 1) * BATCH)
             last = micro == micros - 1
             with contextlib.nullcontext() if last or way != "accumulated" else model.no_sync():
-                (F.cross_entropy(model(images[own][part]), labels[own][part]) / micros).backward()
+                loss = F.cross_entropy(model(images[own][part]), labels[own][part]) / micros
+                (off.scale(loss) if way == "manual" else loss).backward()
         if way in ("manual", "sum"):
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
@@ -145,6 +171,10 @@ def main() -> None:
         with feedline.record(folder / way):
             truth = train(way, rank)
         (folder / f"{way}.{rank}.json").write_text(json.dumps(truth))
+        dist.barrier()
+    for way in ("tensor_parallel", "data_parallel"):
+        with feedline.record(folder / way):
+            train_on_all(way)
         dist.barrier()
     for way, (kind, batch) in NORMED.items():
         with feedline.record(folder / way):
