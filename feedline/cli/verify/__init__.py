@@ -44,9 +44,9 @@ class VerifyCommand:
     must also beat its control, which is trained as well: a simpler change of equal cost. feedline
     checks that all runs process the same number of samples.
 
-    These runs can overwrite your files, so give each run its own folder: {out}, which is removed
-    after the run, or out/{arm}-{seed}, which stays. In the training's arguments, feedline replaces
-    {arm} with baseline, fix or control, and {seed} and {checkpoint} with their values.
+    These runs can overwrite your files, so give each run its own folder. {out} is removed after the
+    run, and out/{arm}-{seed} stays. In the training's arguments, feedline replaces {arm} with
+    baseline, fix or control, and {seed} and {checkpoint} with their values.
 
     The training can also read these values from FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
     FEEDLINE_CHECKPOINT. FEEDLINE_OUT is also set with DataLoader settings.
