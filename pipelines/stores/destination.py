@@ -130,7 +130,7 @@ def replacement(folder: Path) -> Iterator[list[Path]]:
         yield left
         with deferred():
             stack.pop_all()  # it is complete: kept even where it cannot take its place
-            if not older_is_gone:  # not before: an error of the pack tells nobody of its new name
+            if not older_is_gone:  # not earlier: if the pack fails, nobody is told its new name
                 left.append(_rest(old, store))
             replaced = _swap(folder, store, new, old, left)
             if not _removed(replaced):

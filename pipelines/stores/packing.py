@@ -257,17 +257,33 @@ def pack(
                 old = stack.enter_context(replacement(folder))
             elif force:
                 empty_folder(folder)
-            _see_that_it_goes_on(place, plan)
-            plan.write(place)
-            writer = chosen.writer(place, plan.shard_bytes, total)
-            packing = _Packing(place, listing, plan, writer, chosen.max_bytes, progress)
-            with closing(packing):
-                resumed_at = packing.resume()
-                packing.run()
-                manifest = packing.finish()
+            resumed_at, manifest = _write_store(place, listing, plan, chosen, total, progress)
         if replaces or read_back:
             _see_that_it_is_whole(place, folder, read_back, progress)
     return _packed(folder, manifest, resumed_at, listing, lost, old)
+
+
+def _write_store(
+    place: Path,
+    listing: FolderListing,
+    plan: PackPlan,
+    chosen: StoreKind,
+    total: int,
+    progress: ReportProgress,
+) -> tuple[int, StoreManifest]:
+    """Write a store, or what one that was begun lacks; return the samples it had, and its manifest.
+
+    Args:
+        total: bytes of the store, at most.
+    """
+    _see_that_it_goes_on(place, plan)
+    plan.write(place)
+    writer = chosen.writer(place, plan.shard_bytes, total)
+    packing = _Packing(place, listing, plan, writer, chosen.max_bytes, progress)
+    with closing(packing):
+        resumed_at = packing.resume()
+        packing.run()
+        return resumed_at, packing.finish()
 
 
 def _see_that_it_is_whole(

@@ -179,7 +179,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         who = name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))
         yield (
             f"{who} completed {steps} of {longest} steps"
-            if least == 1  # else nobody kept all
+            if least == 1  # otherwise no rank kept all steps
             else f"{who} completed {steps} of the {longest} steps that others kept"
         )
     ended = ("ended", "ended by its own program: everything up to then is shown")

@@ -174,7 +174,7 @@ def _program_of(command: list[str]) -> tuple[list[str], str]:
         return ["SCRIPT", "..."], ""
     if any(MASK in word for word in command):
         return command, f" (replace each {MASK} by what you typed there)"
-    # it has no arguments, or was recorded without
+    # it has no arguments, or they were not recorded
     return command, " (add the arguments of the script, if it has any)" * (len(command) == 1)
 
 
