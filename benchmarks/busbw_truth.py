@@ -19,7 +19,7 @@ from pathlib import Path
 
 from twins import Estimate, in_turns, machine, table, wait_for_quiet, write_json
 
-from feedline.pipelines.probes.all_reduce import measure_all_reduce
+from feedline.pipelines.probes.all_reduce import _measure_all_reduce
 from feedline.pipelines.probes.probe_rounds import ProbePlan
 
 Rates = dict[int, float]  # bytes per message -> bus bandwidth, bytes/s
@@ -63,7 +63,7 @@ def launch(ranks: int, folder: Path, before: list[str], after: list[str]) -> Non
 def measure(how: str, ranks: int) -> dict[str, Rates]:
     """One of HOWS; with the tap's comes that of the loop it watched."""
     if how == "probe":
-        found = measure_all_reduce(
+        found = _measure_all_reduce(
             "gloo", ranks, list(SIZES), ProbePlan(rounds=3, seconds=SECONDS / 3)
         )
         return {how: {size: one.value * 2 * (ranks - 1) / ranks for size, one in found.items()}}

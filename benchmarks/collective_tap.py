@@ -25,7 +25,7 @@ from twins import Estimate, in_turns, machine, table, write_json
 
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.tap import DISPATCH_KEY, CollectiveTap, collective_kernels
+from feedline.profiler.taps.collectives.tap import _DISPATCH_KEY, CollectiveTap, _collective_kernels
 
 LIMIT_US = 60.0
 HOWS = ("without", "empty kernel", "tap")
@@ -34,12 +34,15 @@ HOWS = ("without", "empty kernel", "tap")
 @contextmanager
 def empty_kernel() -> Iterator[None]:
     """Python between the caller and gloo, and no more."""
-    library, key = torch.library.Library("c10d", "IMPL"), torch._C._parse_dispatch_key(DISPATCH_KEY)
+    library, key = (
+        torch.library.Library("c10d", "IMPL"),
+        torch._C._parse_dispatch_key(_DISPATCH_KEY),
+    )
     below, op = torch._C._dispatch_keyset_full_after(key), torch.ops.c10d.allreduce_.default
     library.impl(
         op,
         lambda keyset, *args: op.redispatch(keyset & below, *args),
-        DISPATCH_KEY,
+        _DISPATCH_KEY,
         with_keyset=True,
     )
     yield
@@ -58,8 +61,8 @@ def tapped() -> Iterator[None]:
         tap.stop()
         recorder.close()
         # a recording leaves them: here no other thread communicates, and the next row is without
-        collective_kernels._module.reset()
-        collective_kernels._module = None
+        _collective_kernels._module.reset()
+        _collective_kernels._module = None
 
 
 @contextmanager

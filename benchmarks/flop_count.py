@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from twins import Estimate, in_turns, table, write_json
 
-from feedline.profiler.taps.flops import FlopCounter, flop_kernels
+from feedline.profiler.taps.flops import FlopCounter, _flop_kernels
 
 ROUNDS = 15
 
@@ -50,7 +50,7 @@ def measure(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> tuple[Estimat
             counter = FlopCounter()
             output = counter.call(model, inputs)
             counter.call(output.square().mean().backward)
-            noted = len(flop_kernels.noted or ())
+            noted = len(_flop_kernels.noted or ())
             counter.take()
             counter.close()
         return 1e3 * (time.perf_counter() - begin)

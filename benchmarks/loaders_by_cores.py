@@ -21,8 +21,8 @@ from feedline.pipelines.compare.loader_timing import fill_page_cache
 from feedline.pipelines.compare.side_by_side import (
     ComparisonPlan,
     ComparisonRun,
-    check_epochs,
-    run_rounds,
+    _check_epochs,
+    _run_rounds,
 )
 from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
@@ -71,8 +71,8 @@ def with_cores(
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:
         fill_page_cache(task.photos)
-        check_epochs(contest, running)
-        run_rounds(contest, running)
+        _check_epochs(contest, running)
+        _run_rounds(contest, running)
         return rows
     finally:
         os.sched_setaffinity(0, before)

@@ -31,9 +31,9 @@ from twins import Estimate, machine, table, write_json
 
 import feedline
 from feedline.analysis.convergence.read_training import read
-from feedline.profiler.noise_scale import noise_scale
+from feedline.profiler.noise_scale import _noise_scale
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence import ConvergenceWatch
+from feedline.profiler.taps.convergence import _ConvergenceWatch
 from feedline.profiler.taps.convergence.norms import GradientNormTap
 
 MOMENTS = (0, 2, 6, 12)  # epochs at batch 32
@@ -104,7 +104,7 @@ def cost(out: Path) -> None:
     pairs: list[dict[str, tuple[float, float]]] = []
     with tempfile.TemporaryDirectory() as folder, feedline.record(Path(folder) / "run"):
         watch = recorder.convergence
-        assert isinstance(watch, ConvergenceWatch)
+        assert isinstance(watch, _ConvergenceWatch)
         inside = timed_inside(watch.norms)
         for number in range(2 * (COST_PAIRS + 2)):
             how = ("with", "without")[(number + number // 2) % 2]
@@ -184,7 +184,7 @@ def moments(folder: Path) -> list[dict[str, object]]:
             together(ranks, "--held", str(weights), str(run))
             norms = read(run).norms
             assert norms is not None and norms.how == name
-            found = noise_scale(norms.small_sq, norms.big_sq, norms.b, norms.B, data_set=len(x))
+            found = _noise_scale(norms.small_sq, norms.big_sq, norms.b, norms.B, data_set=len(x))
             row[name] = [found.value, found.low, found.high, found.updates]
         rows.append(row)
         print(json.dumps(row), flush=True)

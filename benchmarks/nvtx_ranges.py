@@ -30,7 +30,7 @@ def measure(name: str, statement: str, **names: object) -> None:
 
 def with_tool() -> None:
     ranges = nvtx_ranges.ranges()
-    assert ranges is not None, nvtx_ranges.why_not_listening()
+    assert ranges is not None, nvtx_ranges._why_not_listening()
     measure("push + pop, a tool that does nothing", "r.push('read'); r.pop()", r=ranges)
     measure("push with payload + pop, the same tool", "r.push('read', 4096); r.pop()", r=ranges)
 
@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library = pathlib.Path(folder) / "tool.so"
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, TOOL], check=True)
-        environment = {**os.environ, nvtx_ranges.INJECTION: str(library)}
+        environment = {**os.environ, nvtx_ranges._INJECTION: str(library)}
         environment.pop("NVTX_TOOL_LOG", None)
         subprocess.run([sys.executable, __file__, "--with-tool"], check=True, env=environment)
 

@@ -34,7 +34,7 @@ from twins import Estimate, in_turns, table, wait_for_quiet, write_json
 from feedline.pipelines.photos import scan
 from feedline.pipelines.probes import compute, decoders, device_copy, pagecache, read_speed
 from feedline.pipelines.probes.probe_rounds import ProbePlan, Workload, on_one_core, run_round
-from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ, Readers, start_readers
+from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ, _Readers, _start_readers
 
 MIB = 1 << 20
 SIZE = 512 * MIB
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     goal: float
 
 
-def storage_pairs(file: Path, pool: Readers) -> Iterator[Pair]:
+def storage_pairs(file: Path, pool: _Readers) -> Iterator[Pair]:
     """Every way of reading that fio has as well."""
     patterns = (
         ("sequential", MIB, (READ, MMAP)),
@@ -67,15 +67,15 @@ def storage_pairs(file: Path, pool: Readers) -> Iterator[Pair]:
         ("cold", "warm"), patterns, READERS
     ):
         for how in hows:
-            way = read_speed.ReadMode(pattern, how, cache, number, block)
+            way = read_speed._ReadMode(pattern, how, cache, number, block)
             yield Pair(way.name, partial(probe, file, way, pool), partial(fio, file, way), 0.10)
 
 
-def probe(file: Path, way: read_speed.ReadMode, pool: Readers) -> float:
+def probe(file: Path, way: read_speed._ReadMode, pool: _Readers) -> float:
     """B/s of the probe."""
     rest(file, way)
     with open(file, "rb") as opened:
-        work = read_speed.pattern_workload(
+        work = read_speed._pattern_workload(
             opened.fileno(),
             SIZE,
             way,
@@ -85,7 +85,7 @@ def probe(file: Path, way: read_speed.ReadMode, pool: Readers) -> float:
         return rate_of(work, 0.0)()
 
 
-def fio(file: Path, way: read_speed.ReadMode) -> float:
+def fio(file: Path, way: read_speed._ReadMode) -> float:
     """B/s of fio for the same way, by as many processes.
 
     Each reads from a stretch of its own, as the probe's readers do. With an offset, fio's mmap
@@ -128,10 +128,10 @@ def fio(file: Path, way: read_speed.ReadMode) -> float:
     return float(read["io_bytes"]) / (read["runtime"] * 1e-3)
 
 
-def rest(file: Path, way: read_speed.ReadMode) -> int:
+def rest(file: Path, way: read_speed._ReadMode) -> int:
     """Wait until the disk can be fast again. Returns the bytes of the pass that follows."""
     with open(file, "rb") as opened:
-        span_bytes = read_speed.read_pattern(opened.fileno(), SIZE, way).bytes
+        span_bytes = read_speed._read_pattern(opened.fileno(), SIZE, way).bytes
     if way.cache == "cold":
         time.sleep(span_bytes * REST)
     return span_bytes
@@ -152,10 +152,10 @@ def decode_pairs(data: Path) -> Iterator[Pair]:
     photos = scan(data, limit=100).photos
     blobs = [Path(photo.path).read_bytes() for photo in photos]
     for name, bare in BARE.items():
-        decoder = next(one for one in decoders.IMAGE_DECODERS if one.name == name)
-        ready = decoders.prepare_decoder(decoder, photos)
-        assert isinstance(ready, decoders.CheckedDecoder), ready
-        work = decoders.decode_workload(ready)
+        decoder = next(one for one in decoders._IMAGE_DECODERS if one.name == name)
+        ready = decoders._prepare_decoder(decoder, photos)
+        assert isinstance(ready, decoders._CheckedDecoder), ready
+        work = decoders._decode_workload(ready)
         yield Pair(
             f"decode/{name}",
             pinned_rate(rate_of(work, SECONDS)),
@@ -191,15 +191,15 @@ BARE = {"Pillow": with_pillow, "simplejpeg": with_simplejpeg, "OpenCV": with_ope
 
 def torch_pairs() -> Iterator[Pair]:
     """A copy and a matrix product."""
-    size = device_copy.MEMORY_BYTES
+    size = device_copy._MEMORY_BYTES
     one, other = torch.zeros(size, dtype=torch.uint8), torch.ones(size, dtype=torch.uint8)
     yield Pair(
         "memory/copy",
-        rate_of(device_copy.memory_copy(size), SECONDS),
+        rate_of(device_copy._memory_copy(size), SECONDS),
         lambda: looped(lambda: one.copy_(other), size),
         0.05,
     )
-    work, n = compute.matmul_workload(torch.float32, "cpu")
+    work, n = compute._matmul_workload(torch.float32, "cpu")
     left, right = torch.randn(n, n), torch.randn(n, n)
     out = torch.empty(n, n)
     yield Pair(
@@ -312,7 +312,7 @@ def main() -> None:
         [["what", "probe", "bare loop or fio", "probe / bare", "drift", "goal", "within"]],
         {},
     )
-    with random_file(args.folder) as file, start_readers(max(READERS)) as pool:
+    with random_file(args.folder) as file, _start_readers(max(READERS)) as pool:
         for pair in [*storage_pairs(file, pool), *decode_pairs(args.data), *torch_pairs()]:
             if args.only in pair.name:
                 kept[pair.name] = measure(pair, args.rounds)

@@ -92,7 +92,7 @@ def hold(net: Lab, folder: Path, model: str, mbit: int) -> list[Held]:
     found = study(launch_points.points_of(launches), ASKED, basis_of(launches))
     held = []
     for one in found.predictions:
-        true = launch_points.point_of([open_run(runs[one.ranks])]).samples_per_s
+        true = launch_points._point_of([open_run(runs[one.ranks])]).samples_per_s
         laws = {
             law.name: law.samples_per_s[one.ranks]
             for law in found.laws
@@ -100,7 +100,9 @@ def hold(net: Lab, folder: Path, model: str, mbit: int) -> list[Held]:
         }
         why = one.why or "; ".join(found.left_out)
         notes = [
-            note for ranks in runs for note in launch_points.point_of([open_run(runs[ranks])]).notes
+            note
+            for ranks in runs
+            for note in launch_points._point_of([open_run(runs[ranks])]).notes
         ]
         held.append(
             Held(

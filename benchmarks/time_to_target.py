@@ -27,7 +27,7 @@ from acceptance.data import Data
 from torch import nn
 from twins import table, write_json
 
-from feedline.analysis.convergence.noise_windows import noise_over_training
+from feedline.analysis.convergence.noise_windows import _noise_over_training
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
 from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
 from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
@@ -226,7 +226,7 @@ def noise_of(trained: Trained, reached: Reached, samples: int) -> NoiseOverTrain
         trained.step_s,
         True,
     )
-    return noise_over_training(run)
+    return _noise_over_training(run)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import feedline
 from feedline.__main__ import main
-from feedline.cli.commands import parsed
+from feedline.cli.commands import _parsed
 
 project = "feedline"
 author = "the feedline developers"
@@ -60,7 +60,7 @@ def help_of(command: list[str]) -> str:
     """The help of a command; of all commands where none is named."""
     printed = io.StringIO()
     with redirect_stdout(printed), suppress(SystemExit):
-        parsed([*command, "--help"])
+        _parsed([*command, "--help"])
     return printed.getvalue().rstrip()
 
 

@@ -15,7 +15,7 @@ from feedline.profiler.fail_open import fail_open
 _Arrived = Callable[[ModuleType], None]
 
 
-class ImportArrivals:
+class _ImportArrivals:
     """Import hook in sys.meta_path while a module is awaited.
 
     It has no lock, which a fork could leave locked.
@@ -104,4 +104,4 @@ class _NotifyingLoader:
         self._notify(module)
 
 
-arrivals = ImportArrivals()
+arrivals = _ImportArrivals()

@@ -64,7 +64,7 @@ class Window:
     scale: NoiseScale
 
 
-def noise_scale(
+def _noise_scale(
     small_sq: npt.ArrayLike,
     big_sq: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -287,13 +287,13 @@ def windows(
         Window(
             int(i),
             int(j),
-            noise_scale(small_sq[i:j], big_sq[i:j], b[i:j], B[i:j], data_set=data_set),
+            _noise_scale(small_sq[i:j], big_sq[i:j], b[i:j], B[i:j], data_set=data_set),
         )
         for i, j in zip(edges[:-1], edges[1:])
     ]
 
 
-class Live:
+class _Live:
     """The noise scale of the most recent updates, for your own loop.
 
     Example::
@@ -326,4 +326,4 @@ class Live:
     def value(self) -> NoiseScale:
         """Return the noise scale of the remembered updates."""
         columns = np.array(self._rows, float).reshape(-1, 4).T
-        return noise_scale(*columns, decay=self.decay, data_set=self.data_set)
+        return _noise_scale(*columns, decay=self.decay, data_set=self.data_set)

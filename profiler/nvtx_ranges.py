@@ -23,7 +23,7 @@ from feedline.profiler import masks
 from feedline.profiler.events import Stage
 
 _DOMAIN = "feedline"
-INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
+_INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
 # NVTX keeps every name for the life of the process; a program that makes up names without end gets
 # "other" after these
 _MAX_NAMES = 4096
@@ -69,7 +69,7 @@ def listening() -> bool:
 
     It is cheap, and imports nothing. NVTX_DISABLE means no.
     """
-    return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
+    return bool(os.environ.get(_INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
 def ranges() -> NvtxRanges | None:
@@ -81,7 +81,7 @@ def ranges() -> NvtxRanges | None:
     return attached if isinstance(attached, NvtxRanges) else None
 
 
-def why_not_listening() -> str | None:
+def _why_not_listening() -> str | None:
     """Say why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
     attached = _attach()
     return attached if isinstance(attached, str) else None
@@ -91,7 +91,7 @@ def _attach() -> NvtxRanges | str:
     if os.environ.get("NVTX_DISABLE"):
         return "NVTX_DISABLE is set"
     if not listening():
-        return f"no NVTX tool listens ({INJECTION} is not set)"
+        return f"no NVTX tool listens ({_INJECTION} is not set)"
     try:
         import nvtx
     except Exception as error:
@@ -105,7 +105,7 @@ def _attach() -> NvtxRanges | str:
         # way.
         if domain.get_event_attributes("next") is None:
             return (
-                f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
+                f"NVTX could not load the tool at {_INJECTION}={masks.path(os.environ[_INJECTION])}"
             )
         return NvtxRanges(domain)
     except Exception as error:

@@ -15,7 +15,7 @@ from traces.kineto_made import kineto
 
 import feedline
 from feedline.__main__ import main
-from feedline.cli.commands import COMMANDS, parsed
+from feedline.cli.commands import COMMANDS, _parsed
 from feedline.cli.converge import CONVERGE_COMMANDS as CONVERGE
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.manifest import Manifest
@@ -242,7 +242,7 @@ def test_a_misspelled_option_is_what_the_error_is_about(command, flag, value, ca
 )
 def test_a_number_that_counts_nothing_is_refused(command, flag, value, capsys):
     with pytest.raises(SystemExit) as ended:
-        parsed([*command, flag, value])
+        _parsed([*command, flag, value])
 
     assert ended.value.code == 2
     assert f"argument {flag}: expected a whole number from 1 to" in capsys.readouterr().err

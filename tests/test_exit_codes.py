@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from feedline.analysis.explain.speed_trial import ACCEPT, CODES, INCONCLUSIVE, REJECT
-from feedline.cli.commands import JOBS, parser_of_all
+from feedline.cli.commands import JOBS, _parser_of_all
 from feedline.profiler import errors
 
 PAGE = Path(__file__).parent.parent / "docs" / "exit-codes.md"
@@ -58,7 +58,7 @@ def test_the_page_has_every_verdict_of_verify_at_its_code():
 
 
 def test_the_help_names_the_page_and_codes_that_are_on_it():
-    text = parser_of_all().format_help()
+    text = _parser_of_all().format_help()
 
     assert "docs/exit-codes.md" in text
     said = re.search(r"\nexit codes:\n(.*?)\n\n", text, re.DOTALL)

@@ -26,7 +26,7 @@ from feedline.analysis.report.document import (
     Table,
     Title,
 )
-from feedline.cli.commands import parsed
+from feedline.cli.commands import _parsed
 
 RECORDED = Path(__file__).resolve().parents[1] / "docs" / "recorded"
 
@@ -102,7 +102,7 @@ def test_without_any_run_the_report_says_how_to_record_one(project, capfd):
     ],
 )
 def test_a_run_is_found_by_its_name_below_runs(project, words, names):
-    args = parsed(words.split())
+    args = _parsed(words.split())
 
     for name in names:
         value = getattr(args, name)
@@ -114,8 +114,8 @@ def test_a_run_here_goes_before_one_below_runs(project):
     shutil.copytree("runs/digits-32", "demo")
     (project / "digits-32").mkdir()  # not a run
 
-    assert str(parsed(["tune", "demo"]).run) == "demo"
-    assert str(parsed(["tune", "digits-32"]).run) == "runs/digits-32"
+    assert str(_parsed(["tune", "demo"]).run) == "demo"
+    assert str(_parsed(["tune", "digits-32"]).run) == "runs/digits-32"
 
 
 @pytest.mark.parametrize("name", ["demo", "runs/demo", "{project}/runs/demo"])
@@ -235,7 +235,7 @@ def test_a_shortcut_of_whatif_predicts_what_the_setting_does(project, capfd, sho
     ],
 )
 def test_a_training_without_dashes_is_recognized_behind_the_options(project, line, program):
-    args = parsed(line.split())
+    args = _parsed(line.split())
 
     assert args.program == program.split()
 

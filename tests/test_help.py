@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from feedline.cli.commands import JOBS, parsed, parser_of_all
-from feedline.cli.parser import HelpText, Parser
+from feedline.cli.commands import JOBS, _parsed, _parser_of_all
+from feedline.cli.parser import Parser, _HelpText
 
 INTERNAL = {"--finish", "--wait", "--stop-after"}  # feedline passes them to itself
 WIDTH = 100
@@ -21,7 +21,7 @@ OUTPUTS = {"FILE", "FOLDER", "RUN", "STORE"}  # what a command makes
 
 def pages() -> dict[str, Parser]:
     """The parsers of all help pages, by command; the first is that of `feedline --help`."""
-    front = parser_of_all()
+    front = _parser_of_all()
     inner = {
         f"converge {name}": parser for name, parser in front.commands["converge"].commands.items()
     }
@@ -42,7 +42,7 @@ def test_no_line_is_too_long(command, monkeypatch):
 @pytest.mark.parametrize("command", pages())
 def test_its_help_can_be_had(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        parsed([*command.split(), "--help"])
+        _parsed([*command.split(), "--help"])
 
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: feedline {command}".rstrip())
@@ -51,7 +51,7 @@ def test_its_help_can_be_had(command, capsys):
 @pytest.mark.parametrize("command", pages())
 def test_an_unknown_option_is_named(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        parsed([*command.split(), "--no-such"])
+        _parsed([*command.split(), "--no-such"])
 
     assert ended.value.code == 2
     assert "unknown option --no-such" in capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_every_option_has_a_help_text(command):
 
 
 def test_every_command_stands_in_one_group_with_an_example():
-    text = parser_of_all().format_help()
+    text = _parser_of_all().format_help()
 
     shown = re.findall(r"^  (\w+(?: \w+)?) {2,}[A-Z].*\n +\$ feedline (.*)$", text, re.MULTILINE)
     assert Counter(name for name, _ in shown) == Counter(
@@ -96,12 +96,12 @@ def test_its_examples_can_be_typed(command, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two", "four-node0", "four-node1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-    examples = HelpText.of(kind).examples
+    examples = _HelpText.of(kind).examples
 
     assert 1 <= len(examples) <= 3
     for example in examples:
         words = shlex.split(example, comments=True)
-        parsed(words[words.index("feedline") + 1 :])
+        _parsed(words[words.index("feedline") + 1 :])
 
 
 def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
@@ -122,7 +122,7 @@ def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
 def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):
     for short in ("--f", "--fin", "--wa"):
         with pytest.raises(SystemExit):
-            parsed(["report", "run", short])
+            _parsed(["report", "run", short])
         assert not re.search("--finish|--wait", capsys.readouterr().err)
 
 

@@ -32,7 +32,7 @@ _MEASURABLE_SHARE = 0.8
 _MANY_WINDOWS = 8
 
 
-def noise_over_training(recorded: TrainingRecord) -> NoiseOverTraining:
+def _noise_over_training(recorded: TrainingRecord) -> NoiseOverTraining:
     """Cut into about 20 windows, fewer where so short ones cannot be measured.
 
     The gradient of an early part is many times that of a late one, so one ratio of means over all
@@ -66,7 +66,7 @@ def usable_noise(recorded: TrainingRecord, findings: Sequence[Finding]) -> Noise
 
     That is a mistake in the set-up, or a loss that exploded.
     """
-    scale = noise_over_training(recorded)
+    scale = _noise_over_training(recorded)
     if recorded.norms is None:
         return scale
     why = next(

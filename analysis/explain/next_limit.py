@@ -52,7 +52,7 @@ def _cpus_are_full(causes: Iterable[str]) -> bool:
     return any(BY_ID[cause].states is Statement.CPUS_FULL for cause in causes if cause in BY_ID)
 
 
-def lifted(rule_id: str, full: bool) -> frozenset[str]:
+def _lifted(rule_id: str, full: bool) -> frozenset[str]:
     """Return the kinds of limits that the fix of a cause lifts.
 
     Args:
@@ -135,7 +135,7 @@ def beyond(finding: Finding, report: Report) -> str:
             f"; above the next limit ({following.name}) of the rank that is shown, which the "
             f"fix removes"
         )
-    raises = following.kind in lifted(
+    raises = following.kind in _lifted(
         finding.rule_id, _cpus_are_full(other.rule_id for other in report.findings)
     )
     return (
@@ -150,7 +150,7 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
     if following is None:
         return ""
     full = _cpus_are_full(other.rule_id for other in report.findings)
-    raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
+    raise_it = any(following.kind in _lifted(finding.rule_id, full) for finding in findings)
     return (
         f"; above the next limit ({following.name}), which "
         f"{'these fixes also raise' if raise_it else 'is rough'}"
@@ -176,7 +176,7 @@ def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | 
     ids = [roof.id for roof in limits.roofs]
     first = limits.nearest_id if limits.nearest_id == _GPU else limits.next_id
     above = limits.roofs[ids.index(first) :] if first in ids else []
-    gone = lifted(finding.rule_id, full)
+    gone = _lifted(finding.rule_id, full)
     kept = [roof for roof in above if roof.binds and roof.kind not in gone]
     return min(kept, key=lambda roof: roof.high or roof.samples_per_s, default=None)
 

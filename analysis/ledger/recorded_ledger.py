@@ -62,7 +62,7 @@ def ledger_of(
         code: the program's functions in sampled stacks; None: none were sampled.
     """
     sample = LedgerTable.made_of("sample", *sample_rows(costs, code)) if costs else None
-    return Ledger(_step_table(rank, step, parts, kinds, code), run_table(rank), sample)
+    return Ledger(_step_table(rank, step, parts, kinds, code), _run_table(rank), sample)
 
 
 def _step_table(
@@ -142,7 +142,7 @@ def _counting(rank: RankMetrics, stage: str) -> FloatArray | None:
     return rank.stages[stage][rank.first :]
 
 
-def run_table(rank: RankMetrics) -> LedgerTable | None:
+def _run_table(rank: RankMetrics) -> LedgerTable | None:
     """Return where the time went from the recording's begin to its end.
 
     None: no step was made. Of one of several trainings of a process, it begins at the end of the

@@ -32,7 +32,7 @@ def workers(rank: RankMetrics) -> Workers | None:
         return None
     walls = _batch_walls(rank) / 1e9
     processes = [process for process in rank.makers.processes if process.is_worker]
-    busy, idle = busy_shares(processes, rank.counted_since)
+    busy, idle = _busy_shares(processes, rank.counted_since)
     details = rank.details
     seen = details.decoded > 0
     blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
@@ -54,7 +54,7 @@ def workers(rank: RankMetrics) -> Workers | None:
         blocked_looks=blocked.looks,
         process_cpu_s=process_cpu_s(rank),
         batch_tensors=_batch_tensors(rank),
-        without_batches=without_batches(processes),
+        without_batches=_without_batches(processes),
     )
 
 
@@ -82,7 +82,7 @@ def _who(process: Process) -> tuple[object, object]:
     return process.header["loader"], process.header["worker"]
 
 
-def without_batches(processes: list[Process]) -> int:
+def _without_batches(processes: list[Process]) -> int:
     """Return the workers that made no batch.
 
     Their part of the data was empty, or they were never asked for one. A worker that was still at
@@ -98,7 +98,7 @@ def without_batches(processes: list[Process]) -> int:
     return len({_who(process) for process in processes} - producing - under_way)
 
 
-def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
+def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     """Return the shares of time in which the workers made batches and had nothing to do.
 
     That is between their first and last batch of each epoch. One whose part of the data ends early
@@ -108,11 +108,11 @@ def busy_shares(processes: list[Process], since: int) -> tuple[float | None, flo
     Args:
         since: ns, from which on batches count, where any worker makes more than two of them.
     """
-    late = _busy_shares(processes, since)
-    return late if late[0] is not None else _busy_shares(processes, 0)
+    late = _shares_since(processes, since)
+    return late if late[0] is not None else _shares_since(processes, 0)
 
 
-def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
+def _shares_since(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     busy = idle = alive = 0.0
     ends = _last_batches(processes)
     for process in processes:

@@ -29,7 +29,7 @@ from feedline.profiler.noise_scale import NORMAL_975, student
 from feedline.profiler.store.record_columns import Records, summed, view
 from feedline.profiler.store.segment_reader import Process
 
-CLOCKS = ("wall", "cpu", "runqueue")
+_CLOCKS = ("wall", "cpu", "runqueue")
 _TINY = 1e-9
 _ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
 
@@ -103,11 +103,11 @@ class SampledDetails:
                 chosen = of_stage & (records["source"] == source)
                 key = (name, process.names.get(source, "?"))
                 parts[key] = {
-                    clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS
+                    clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in _CLOCKS
                 }
                 calls[key] = _sum_rows(row[chosen], np.ones(int(chosen.sum())), count)
         samples = view(records[sample_at], Stage.SAMPLE)
-        whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
+        whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in _CLOCKS}
         decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
         decoded = _sum_rows(row[decodes], view(records[decodes], Stage.DECODE)["pixels"], count)
         queued = frozenset(
@@ -143,11 +143,11 @@ class SampledDetails:
         return cls(
             weight=column(d.weight for d in parts),
             samples=column(d.samples for d in parts),
-            whole={clock: column(d.whole[clock] for d in parts) for clock in CLOCKS},
+            whole={clock: column(d.whole[clock] for d in parts) for clock in _CLOCKS},
             parts={
                 key: {
                     clock: column(d.parts.get(key, {}).get(clock) for d in parts)
-                    for clock in CLOCKS
+                    for clock in _CLOCKS
                 }
                 for key in keys
             },
@@ -230,7 +230,7 @@ def _self_times(records: Records) -> dict[str, FloatArray]:
     above = parents(records["start"], records["wall"])
     has = above >= 0
     own: dict[str, FloatArray] = {}
-    for clock in CLOCKS:
+    for clock in _CLOCKS:
         value = np.maximum(records[clock], 0).astype(float)
         if clock == "runqueue":
             value = np.minimum(
@@ -435,7 +435,8 @@ class _Steady:
         if first["samples"] >= samples:  # every sample was one of first use
             first.clear()
         left = {
-            clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS
+            clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock]))
+            for clock in _CLOCKS
         }
         return cls(samples - first["samples"], left)
 
@@ -462,17 +463,17 @@ def costs_by_stage(
     queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
     costs: dict[str, Cost] = {}
     steady = _Steady.of(makers, samples)
-    scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in CLOCKS}
+    scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in _CLOCKS}
     parts = {
-        stage: {clock: details.sum(stage, clock) for clock in CLOCKS}
+        stage: {clock: details.sum(stage, clock) for clock in _CLOCKS}
         for stage in sorted(details.nbytes)
     }
     parts["dataset"] = {
         clock: details.whole[clock] - sum(part[clock] for part in parts.values())
-        for clock in CLOCKS
+        for clock in _CLOCKS
     }
     seen = {
-        stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS}
+        stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in _CLOCKS}
         for stage, part in parts.items()
     }
     if not scale:
@@ -484,17 +485,17 @@ def costs_by_stage(
         costs[stage] = _cost(
             ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns
         )
-    own = {clock: collate[clock] / samples for clock in CLOCKS}
+    own = {clock: collate[clock] / samples for clock in _CLOCKS}
     costs["collate"] = _cost(own, queued, batch["nbytes"] / described, 0.0)
     if pickle["records"]:
         costs["transport"] = _cost(
-            {clock: pickle[clock] / samples for clock in CLOCKS},
+            {clock: pickle[clock] / samples for clock in _CLOCKS},
             False,
             pickle["nbytes"] / samples,
             0.0,
         )
     divided = [sum(column) for column in zip(_divided(making), _divided(own))]
-    whole = dict(zip(CLOCKS, (making["wall"] + own["wall"], *divided)))
+    whole = dict(zip(_CLOCKS, (making["wall"] + own["wall"], *divided)))
     costs["total"] = _cost(whole, queued, traffic.read_bytes if traffic is not None else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 

@@ -28,7 +28,7 @@ from feedline.analysis.measure.steps import Steps, of_loss
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
-MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
+_MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
 _ENOUGH = 32  # recorded steps after the first rest, to do without those before it
 _DRAWS = 400  # of the bootstrap
 _UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
@@ -134,7 +134,7 @@ class Estimate:
             return None
         after = np.arange(len(steps.wall)) >= first
         alike = after & ~_of_a_kind(main, steps)
-        if alike.sum() < MIN_RECORDED:
+        if alike.sum() < _MIN_RECORDED:
             alike = after
         if not alike.any():
             return None
@@ -271,7 +271,7 @@ class Estimate:
         The draws are int64 [DRAWS, groups]. Groups are windows, where there are some, else steps.
         """
         groups = np.unique(self.window[self.alike])
-        by_window = len(groups) >= MIN_RECORDED
+        by_window = len(groups) >= _MIN_RECORDED
         of = (
             np.searchsorted(groups, self.window[self.alike])
             if by_window

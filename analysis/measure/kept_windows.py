@@ -28,7 +28,7 @@ def times(main: Process, stage: Stage, kept: int) -> float:
     return max(main.total(stage)["records"] / kept, 1.0) if known else 1.0
 
 
-def times_trained(main: Process, by: str) -> float:
+def _times_trained(main: Process, by: str) -> float:
     """Return how often training happened for each time that was kept, 1 or more.
 
     Args:
@@ -47,7 +47,7 @@ def times_beside(main: Process, stage: Stage, trains: BoolArray, by: str) -> flo
     beside = int(np.count_nonzero(~trains))
     if main.stride == 1 or not beside:
         return 1.0
-    trained = int(np.count_nonzero(trains)) * times_trained(main, by)
+    trained = int(np.count_nonzero(trains)) * _times_trained(main, by)
     return max((main.total(stage)["records"] - trained) / beside, 1.0)
 
 
@@ -60,7 +60,7 @@ def batches_stand_for(main: Process, training: frozenset[int], by: str) -> dict[
     """
     asked = main.of(Stage.NEXT)
     trains, ends = np.isin(asked["source"], list(training)), asked["flags"] & Flag.END != 0
-    of_training, beside = times_trained(main, by), times_beside(main, Stage.NEXT, trains, by)
+    of_training, beside = _times_trained(main, by), times_beside(main, Stage.NEXT, trains, by)
     if trains.all() and main.stride > 1 and not ends.all():  # steps may be longer than windows
         ended = main.total(Stage.EPOCH)["records"] if ends.any() else 0
         batches = main.total(Stage.NEXT)["records"] - ended

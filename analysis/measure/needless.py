@@ -87,10 +87,10 @@ def dropped_forwards(main: Process, source: SourceLines) -> DroppedForwards | No
     ((name, _),) = Counter(some["source"].tolist()).most_common(1)
     place = main.names.get(int(name), "")
     seconds = float(np.median(some["wall"])) / 1e9
-    return DroppedForwards(seconds, len(looks), place, is_overwritten(place, source))
+    return DroppedForwards(seconds, len(looks), place, _is_overwritten(place, source))
 
 
-def is_overwritten(called_at: str, source: SourceLines) -> bool:
+def _is_overwritten(called_at: str, source: SourceLines) -> bool:
     """Tell whether a call's result is overwritten before it is read.
 
     Args:

@@ -23,7 +23,7 @@ from itertools import count, cycle, islice
 _MAIN, _PINS, _FIRST_SENDER = -1, -2, -3
 # whether a worker still makes a batch, while another of its threads waits for Python's lock
 _LOOKS = 4
-LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
+_LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
 # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it
 # waits)
 _Part = tuple[float, float]
@@ -311,7 +311,7 @@ class _Replay:
                     max(begin, self.on_gpu[-1] if self.on_gpu else 0.0) + self.work.gpu_s,
                 )
             )
-            if len(self.on_gpu) > LAG and (late := self.on_gpu[-1 - LAG] - self.clock.now) > 0:
+            if len(self.on_gpu) > _LAG and (late := self.on_gpu[-1 - _LAG] - self.clock.now) > 0:
                 yield late, 0.0
         self.ends.append(self.clock.now)
 

@@ -28,7 +28,7 @@ from feedline.analysis.predict.starts import Starts, starts, warm_up, warming
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
 
-MIN_BATCHES = 16  # batches, and steps: fewer say little of how they differ
+_MIN_BATCHES = 16  # batches, and steps: fewer say little of how they differ
 _MANY = 160  # batches that are replayed to learn how long one takes to be made
 # of other programs' threads beside the training's
 _WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)
@@ -175,12 +175,12 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
 def _too_few(rank: RankMetrics, batches: int) -> Refused | None:
     """Say that too little was recorded to replay it."""
     steps = len(rank.steps.wall) - rank.first if rank.steps else 0
-    if min(batches, steps) >= MIN_BATCHES:
+    if min(batches, steps) >= _MIN_BATCHES:
         return None
     return Refused(
         "too_few_batches",
         f"{batches} batches and {steps} steps were recorded; a prediction needs at least "
-        f"{MIN_BATCHES} of each: record a longer run",
+        f"{_MIN_BATCHES} of each: record a longer run",
     )
 
 
@@ -227,7 +227,7 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     ]
     fetches = fetches[np.argsort(fetches["number"], kind="stable")]
     after = fetches["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
-    return np.asarray(fetches[after] if after.sum() >= MIN_BATCHES else fetches)
+    return np.asarray(fetches[after] if after.sum() >= _MIN_BATCHES else fetches)
 
 
 @dataclass(frozen=True)
@@ -463,7 +463,7 @@ def _locked(facts: RuleInputs) -> float:
         workers is None
         or total is None
         or not total.blocked_s
-        or workers.blocked_looks < MIN_BATCHES
+        or workers.blocked_looks < _MIN_BATCHES
         or not workers.blocked_by
     ):
         return 0.0

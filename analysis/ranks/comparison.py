@@ -66,7 +66,7 @@ class Compared:
     sharded: bool = False
 
 
-def compare_collectives(
+def _compare_collectives(
     ranks: Sequence[Collectives],
     ceilings: Ceilings | None = None,
     costs: Mapping[int, dict[str, float]] | None = None,
@@ -370,7 +370,7 @@ def compare_recorded(
             continue
         if one is not None:
             collectives.append(one)
-    comparison = compare_collectives(
+    comparison = _compare_collectives(
         collectives,
         ceilings,
         _costs(gathered),

@@ -122,7 +122,7 @@ def _places(traces: Sequence[tuple[str, Trace]]) -> list[int]:
     return places
 
 
-def read_trace(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
+def _read_trace(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
     """Read a file, whoever made it: it is looked into, its name does not matter.
 
     Raises:
@@ -249,7 +249,7 @@ def _read_files(
     results: list[_Staged | tuple[str, str]] = []
     for path, place in part:
         try:
-            for number, trace in enumerate(read_trace(path, limits)):
+            for number, trace in enumerate(_read_trace(path, limits)):
                 results.append(_staged(trace, path, place.with_name(f"{place.name}-{number:03d}")))
         except FeedlineError as error:
             results.append((path, str(error)))

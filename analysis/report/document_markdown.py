@@ -32,7 +32,7 @@ def render(document: Document) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def escaped(text: object) -> str:
+def _escaped(text: object) -> str:
     """Return text in which nothing acts as Markdown or HTML, also in the cell of a table."""
     plain = _ENTITY.sub("&amp;", " ".join(printable(text).split()))
     plain = _SPECIAL.sub(r"\\\1", plain).replace("\\<", "&lt;").replace("@", "&#64;")
@@ -55,24 +55,24 @@ def _drawn(block: Block) -> Iterable[str]:
 
 @_drawn.register
 def _(block: Title) -> Iterable[str]:
-    yield f"### {' · '.join(map(escaped, block.parts))}"
+    yield f"### {' · '.join(map(_escaped, block.parts))}"
 
 
 @_drawn.register
 def _(block: Alert) -> Iterable[str]:
-    yield f"**{escaped(block.text)}**"
+    yield f"**{_escaped(block.text)}**"
 
 
 @_drawn.register
 def _(block: Headline) -> Iterable[str]:
-    yield f"**{escaped(block.text)}**"
+    yield f"**{_escaped(block.text)}**"
     if block.cause:
-        yield escaped(block.cause)
+        yield _escaped(block.cause)
 
 
 @_drawn.register
 def _(block: Note) -> Iterable[str]:
-    yield escaped(block.text)
+    yield _escaped(block.text)
 
 
 @_drawn.register
@@ -81,8 +81,8 @@ def _(block: Fields) -> Iterable[str]:
 
 
 def _field(row: Field) -> str:
-    label = f"**{escaped(row.label)}** " if row.label else ""
-    text = _code(row.text) if row.copied else escaped(row.text)
+    label = f"**{_escaped(row.label)}** " if row.label else ""
+    text = _code(row.text) if row.copied else _escaped(row.text)
     return f"- {label}{text}{f' ({_code(row.aside)})' if row.aside else ''}"
 
 
@@ -100,7 +100,7 @@ def _(block: Bars) -> Iterable[str]:
 @_drawn.register
 def _(block: Table) -> Iterable[str]:
     if block.title or block.label:
-        yield f"**{escaped(block.title or block.label)}**"
+        yield f"**{_escaped(block.title or block.label)}**"
         yield ""
     columns = max(map(len, block.rows), default=len(block.heads))
     rows = [(*row, *[""] * (columns - len(row))) for row in block.rows]
@@ -110,16 +110,16 @@ def _(block: Table) -> Iterable[str]:
 @_drawn.register
 def _(block: Items) -> Iterable[str]:
     if block.title:
-        yield f"**{escaped(block.title)}**"
+        yield f"**{_escaped(block.title)}**"
         yield ""
     for row in block.rows:
-        yield f"- {escaped(row)}"
+        yield f"- {_escaped(row)}"
 
 
 @_drawn.register
 def _(block: Code) -> Iterable[str]:
     if block.title:
-        yield escaped(block.title)
+        yield _escaped(block.title)
         yield ""
     longest = max((len(run) for line in block.lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -128,7 +128,7 @@ def _(block: Code) -> Iterable[str]:
 
 @_drawn.register
 def _(block: Section) -> Iterable[str]:
-    yield f"#### {escaped(block.title)}"
+    yield f"#### {_escaped(block.title)}"
 
 
 def _table(
@@ -140,4 +140,4 @@ def _table(
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(escaped, cells))} |"
+    return f"| {' | '.join(map(_escaped, cells))} |"

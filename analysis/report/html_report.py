@@ -88,7 +88,7 @@ def render(report: Report, source: SourceLines | None = None) -> str:
         gauges=[_drawn(gauge) for gauge in report.gauges if not _of_memory(gauge)],
         memory=[_drawn(gauge) for gauge in report.gauges if _of_memory(gauge)],
         refused=phrases.refused_that_matter(report.hooks),
-        data=embedded(
+        data=_embedded(
             {
                 "series": _columns(report.step.series, made, _steps_shown(report))
                 if report.step
@@ -107,7 +107,7 @@ def _drawn(gauge: Gauge) -> tuple[Gauge, Markup | None, tuple[str, str]]:
     return gauge, gauge_figure(gauge), _span(gauge)
 
 
-def embedded(data: object) -> Markup:
+def _embedded(data: object) -> Markup:
     """Return the JSON for a ``<script type="application/json">``.
 
     Nothing in it can end the element or begin another.
@@ -118,16 +118,16 @@ def embedded(data: object) -> Markup:
 
 def prose(text: str) -> Markup:
     """Return sentences with commands in backticks, which become code."""
-    parts = tied(text).split("`")
+    parts = _tied(text).split("`")
     if len(parts) % 2 == 0:
-        return escape(tied(text))
+        return escape(_tied(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else part
         for place, part in enumerate(parts)
     )
 
 
-def tied(text: str) -> str:
+def _tied(text: str) -> str:
     """Keep a number and its unit on one line."""
     return re.sub(r"(?<=\d) (?=(%|[µmn]?s|[kMGT]?B|px)(?![a-zA-Z]))", "\u00a0", text)
 

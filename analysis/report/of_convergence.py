@@ -16,7 +16,7 @@ _TURNS = 2
 _NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
 
-def progress(curve: CurvePoints) -> str:
+def _progress(curve: CurvePoints) -> str:
     """Return how a curve went: ``train loss 2.26 to 1.06``, or its one value."""
     if not curve.values:
         return f"{curve.name} has no finite value"
@@ -88,7 +88,7 @@ def sentences(report: Report) -> list[str]:
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
-    curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
+    curves = ", ".join(_progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
     text = (
         f"{trained(made, report.throughput.steps, short=True)}: "
         f"{curves or 'no metric was recorded'}."

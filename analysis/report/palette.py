@@ -81,13 +81,13 @@ def _luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def ink(color: str) -> str:
+def _ink(color: str) -> str:
     """Return black or white, whichever has more contrast on this color."""
     return "#000" if _luminance(color) > 0.179 else "#fff"
 
 
 def _variables(color: str) -> str:
-    return f"--c:{color};--on:{ink(color)}"
+    return f"--c:{color};--on:{_ink(color)}"
 
 
 def css() -> str:

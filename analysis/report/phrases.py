@@ -47,7 +47,7 @@ from feedline.profiler.masks import MASK
 
 _STATES = {"live": "still running"}
 #: Kind of waiting -> what it means.
-WAITS = {
+_WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
     "handover": "the batch was ready, but not sent: its worker held the GIL to make the next one, "
@@ -350,8 +350,8 @@ def waits_title(report: Report) -> str:
 def waits(report: Report) -> dict[str, str]:
     """Return what each kind of waiting means in this run."""
     if report.workers is None:
-        return WAITS | _WAITS_UNSEEN
-    return WAITS if report.workers.processes else WAITS | _WAITS_ALONE
+        return _WAITS | _WAITS_UNSEEN
+    return _WAITS if report.workers.processes else _WAITS | _WAITS_ALONE
 
 
 def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:

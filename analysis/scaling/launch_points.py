@@ -85,7 +85,7 @@ def _pace_of(rank: Rank) -> _Pace | None:
     return _Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
-def point_of(runs: Sequence[Run]) -> Point:
+def _point_of(runs: Sequence[Run]) -> Point:
     """Make a point of all ranks of one launch, from one folder or from one per node.
 
     Raises:
@@ -140,7 +140,7 @@ def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
     Raises:
         RunDamaged: no rank of a launch made a step that can be read.
     """
-    points = [point_of(group) for group in groups]
+    points = [_point_of(group) for group in groups]
     steps = any(point.unit == Unit.STEPS for point in points)
     by_size: dict[int, list[Point]] = {}
     for point in points:

@@ -44,7 +44,7 @@ def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point])
             and launch is not launches[0]
             and 0 < alone == _dataset_samples(launch)
         )
-        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
+        if ranks and all(_trains_apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
             return _apart(size, alone if whole else 0)
         if whole:
             return _whole(size, alone, world_size(launches[0]), points)
@@ -74,7 +74,7 @@ def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
     }
 
 
-def apart(rank: Rank) -> bool:
+def _trains_apart(rank: Rank) -> bool:
     """Tell whether the rank is known to exchange no gradients."""
     try:
         return exchanges_gradients(steps_and_collectives(rank), rank.manifest) is False

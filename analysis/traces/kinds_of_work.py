@@ -41,7 +41,7 @@ _MEMORY_KINDS = {
 }
 
 
-def synchronises(name: str) -> bool:
+def _synchronises(name: str) -> bool:
     """Tell whether a call of the runtime returns only when the device is done.
 
     ``cudaStreamSynchronize``, a blocking ``cudaMemcpy``.
@@ -110,7 +110,7 @@ def is_named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
 
 def waits_for_device(trace: Trace) -> BoolArray:
     """Tell which events are calls that return only when the device is done: bool [n]."""
-    return np.array([synchronises(name) for name in trace.names] or [False])[
+    return np.array([_synchronises(name) for name in trace.names] or [False])[
         trace.events["name"]
     ] & of_kinds(trace, Kind.RUNTIME, Kind.SYNC)
 

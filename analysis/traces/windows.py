@@ -101,7 +101,7 @@ def _marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
     return rows, reading[rows]
 
 
-def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedClock | None:
+def _shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedClock | None:
     """Find it from the marks, or else from the manifest's anchors (clock.anchor()).
 
     None: neither is there.
@@ -215,7 +215,7 @@ def read_windows(run: Run) -> Windows:
 
 def _add(result: Windows, number: int, rank: Rank, path: Path) -> None:
     trace = _read_window(path)
-    clock = shared_clock(trace, rank.manifest.anchors)
+    clock = _shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(
         rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])
     ):

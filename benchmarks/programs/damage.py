@@ -429,14 +429,14 @@ def fields(draw: random.Random, rows: Any) -> str:
 
 def gauges(draw: random.Random, run: Path, _: Path) -> str:
     from feedline.profiler.samplers.gauge_file import GAUGES_HEADER
-    from feedline.profiler.samplers.gauge_reader import ROW_DTYPE
+    from feedline.profiler.samplers.gauge_reader import _ROW_DTYPE
 
     path = pick(draw, run, "gauges.bin")
     content = bytearray(path.read_bytes())
     rows = np.frombuffer(
         content,
-        ROW_DTYPE,
-        (len(content) - GAUGES_HEADER.size) // ROW_DTYPE.itemsize,
+        _ROW_DTYPE,
+        (len(content) - GAUGES_HEADER.size) // _ROW_DTYPE.itemsize,
         GAUGES_HEADER.size,
     )
     done = fields(draw, rows)

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedline.analysis.ranks.ingest_traces import read_trace
+from feedline.analysis.ranks.ingest_traces import _read_trace
 from feedline.analysis.ranks.many.rank_pool import chunked, each, local
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
 
 def figures(paths: Sequence[str]) -> list[RankTrace]:
     """Of each file."""
-    return [summarise(trace) for path in paths for trace in read_trace(path)]
+    return [summarise(trace) for path in paths for trace in _read_trace(path)]
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def perform(words: list[str]) -> int:
         KeyboardInterrupt: Ctrl-C, which the command did not make an ``Interrupted``.
         SystemExit: of argparse, with 2; 0 after --help.
     """
-    args = parsed(words)
+    args = _parsed(words)
     if words[:1] != ["run"]:  # whose program is to find what it finds without feedline
         # interrupted while it is loaded, msgspec 0.22 crashes where it is used; attach needs none
         with deferred(), suppress(ImportError):
@@ -127,13 +127,13 @@ def perform(words: list[str]) -> int:
         return FeedlineError.exit_code
 
 
-def parsed(words: list[str]) -> argparse.Namespace:
+def _parsed(words: list[str]) -> argparse.Namespace:
     """Parse the arguments.
 
     ``program`` has everything after ``--``, for commands that take a training there. A run alone
     is shown.
     """
-    parser = parser_of_all()
+    parser = _parser_of_all()
     words = _with_command(words)
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
@@ -207,7 +207,7 @@ def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
     return [*words[:cut], *after[end:]], after[:end]
 
 
-def parser_of_all() -> Parser:
+def _parser_of_all() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="feedline", description=f"{_PURPOSE}\n\n{overview(JOBS)}", epilog=_MORE)
     parser.add_argument(

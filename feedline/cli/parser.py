@@ -85,7 +85,7 @@ class Command(Protocol):
 
 
 @dataclass(frozen=True)
-class HelpText:
+class _HelpText:
     """The docstring of a command, in parts.
 
     Attributes:
@@ -99,7 +99,7 @@ class HelpText:
     examples: list[str]
 
     @classmethod
-    def of(cls, kind: type) -> "HelpText":
+    def of(cls, kind: type) -> "_HelpText":
         words, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\n\nExamples:\n")
         summary, _, text = words.partition("\n\n")
         return cls(summary, text, textwrap.dedent(examples).splitlines())
@@ -171,7 +171,7 @@ class Parser(argparse.ArgumentParser):
         }
 
     def _add_command(self, commands: Any, name: str, kind: type[Command]) -> "Parser":
-        about, command = HelpText.of(kind), kind()
+        about, command = _HelpText.of(kind), kind()
         examples = (
             "\n".join(["examples:", *(f"  {line}" for line in about.examples)])
             if about.examples
@@ -317,7 +317,7 @@ def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
     for job, commands in jobs.items():
         lines = [job]
         for name, kind in commands.items():
-            about = HelpText.of(kind)
+            about = _HelpText.of(kind)
             lines.append(f"  {name:{_NAME_WIDTH}}{about.summary}".rstrip())
             # python -OO: no docstrings
             lines += [

@@ -80,7 +80,7 @@ def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) ->
     group.add_argument(
         "--set",
         dest="settings",
-        type=settings_of(known),
+        type=_settings_of(known),
         action=_MergeSettings,
         default={},
         metavar="NAME=VALUE,...",
@@ -112,7 +112,7 @@ def _setting(name: str) -> Callable[[str], dict[str, Value]]:
     return lambda text: {name: LOADER[name](text)}
 
 
-def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
+def _settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
     """Return a type for ``num_workers=4,in_order=false``."""
 
     def settings(text: str) -> dict[str, Value]:

@@ -146,7 +146,7 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
         drawn = sum(1 for _ in islice(batches, 1))
         _finished(task)
         first_batch_s = time.perf_counter() - start
-        drawn += sum(1 for _ in islice(batches, batches_ahead(task) - 1))
+        drawn += sum(1 for _ in islice(batches, _batches_ahead(task) - 1))
         _finished(task)
         gpu = _GpuShare(task.settings.device)
         wall, cpu, main = time.perf_counter(), _tree_cpu_s(), time.thread_time()
@@ -168,7 +168,7 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
     )
 
 
-def batches_ahead(task: LoadTask) -> int:
+def _batches_ahead(task: LoadTask) -> int:
     """Return how many batches can be ready in advance.
 
     At most a third of an epoch.

@@ -202,10 +202,10 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
         for kind in run.kinds
     ]
     running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
-    check_epochs(run, running)
+    _check_epochs(run, running)
     _check_images(run, running)
     _time_stages(run, running)
-    run_rounds(run, running)
+    _run_rounds(run, running)
     run.tell("operations")
     operations, operations_why = _check_operations(task)
     cores = effective_cpus()
@@ -295,7 +295,7 @@ def _left_out(photos: Photos) -> dict[str, list[str]]:
 _RunningLoaders = Sequence[tuple[LoaderKind, LoaderRow]]
 
 
-def check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
+def _check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Check that every sample arrives exactly once."""
     for kind, row in running:
         run.tell(f"{kind.name}: one epoch")
@@ -356,7 +356,7 @@ def _time_stages(run: ComparisonRun, running: _RunningLoaders) -> None:
         row.stages, row.stages_why = (None, costs) if isinstance(costs, str) else (costs, "")
 
 
-def run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
+def _run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure throughput and cost."""
     plan = run.plan
     for number in range(plan.rounds):

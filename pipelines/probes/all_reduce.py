@@ -62,7 +62,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
         )
     try:
         rates: dict[int, MeasuredRate | str] = dict(
-            measure_all_reduce(backend, ranks, sizes, subject.plan)
+            _measure_all_reduce(backend, ranks, sizes, subject.plan)
         )
     except Exception as error:
         rates = dict.fromkeys(sizes, error_reason(error))
@@ -83,7 +83,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
         )
 
 
-def measure_all_reduce(
+def _measure_all_reduce(
     backend: str, ranks: int, sizes: list[int], plan: ProbePlan
 ) -> dict[int, MeasuredRate]:
     """Start the processes, measure all sizes in alternation, end them.

@@ -118,7 +118,7 @@ def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
     return _Peak(None, "")
 
 
-def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
+def _matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
     """Multiply square matrices, the smallest that keep the device busy for long enough.
 
     Returns:
@@ -245,7 +245,7 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
         if device != "cpu":
             settings["tf32"] = allows_tf32(convolves=False)
         try:
-            works[f"compute/matmul {name}"], settings["n"] = matmul_workload(dtype, device)
+            works[f"compute/matmul {name}"], settings["n"] = _matmul_workload(dtype, device)
         except (RuntimeError, CannotMeasure) as error:
             settings["why"] = error_reason(error)
         about[f"compute/matmul {name}"] = settings

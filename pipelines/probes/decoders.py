@@ -191,7 +191,7 @@ def _wait_for_gpu() -> None:
         torch.cuda.synchronize()
 
 
-IMAGE_DECODERS = [
+_IMAGE_DECODERS = [
     ImageDecoder("Pillow", _pillow_decoder),
     ImageDecoder("simplejpeg", _each(image_samples.decode_libjpeg), frozenset({"JPEG"})),
     ImageDecoder("OpenCV", _each(image_samples.decode_opencv), _COMMON_FORMATS),
@@ -204,7 +204,7 @@ IMAGE_DECODERS = [
 
 
 @dataclass(frozen=True)
-class CheckedDecoder:
+class _CheckedDecoder:
     """A decoder with correct pixels.
 
     Attributes:
@@ -224,19 +224,19 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         return
     with on_one_core():
         ready = {
-            decoder.name: prepare_decoder(decoder, subject.images) for decoder in IMAGE_DECODERS
+            decoder.name: _prepare_decoder(decoder, subject.images) for decoder in _IMAGE_DECODERS
         }
         works = {
-            name: decode_workload(checked)
+            name: _decode_workload(checked)
             for name, checked in ready.items()
-            if isinstance(checked, CheckedDecoder)
+            if isinstance(checked, _CheckedDecoder)
         }
         rates = measure_in_turns(works, subject.plan)
-    for decoder in IMAGE_DECODERS:
+    for decoder in _IMAGE_DECODERS:
         yield _ceiling(decoder, ready[decoder.name], rates.get(decoder.name))
 
 
-def decode_workload(ready: CheckedDecoder) -> Workload:
+def _decode_workload(ready: _CheckedDecoder) -> Workload:
     """Decode all images in each pass, and drop them one by one."""
 
     def run() -> int:
@@ -246,7 +246,7 @@ def decode_workload(ready: CheckedDecoder) -> Workload:
     return Workload(run)
 
 
-def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDecoder | str:
+def _prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> _CheckedDecoder | str:
     """Create a decoder and check its pixels.
 
     Returns:
@@ -263,7 +263,7 @@ def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDe
         differences = _checked(decode, blobs, [photo.path for photo in readable])
     except Exception as error:
         return error_reason(error)
-    return CheckedDecoder(
+    return _CheckedDecoder(
         decode, len(readable), sum(photo.width * photo.height for photo in readable), differences
     )
 
@@ -301,7 +301,7 @@ def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -
 
 
 def _ceiling(
-    decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredRate | str | None
+    decoder: ImageDecoder, ready: _CheckedDecoder | str, rate: MeasuredRate | str | None
 ) -> Ceiling:
     name = f"decode/{decoder.name}"
     if isinstance(ready, str):
@@ -347,7 +347,7 @@ def find_decoder(name: str) -> ImageDecoder:
     Raises:
         ScriptError: there is no such decoder.
     """
-    known = {decoder.name.lower(): decoder for decoder in IMAGE_DECODERS if decoder.per == "core"}
+    known = {decoder.name.lower(): decoder for decoder in _IMAGE_DECODERS if decoder.per == "core"}
     wanted = _SHORT_NAMES.get(name.lower(), name).lower()
     if wanted not in known:
         raise ScriptError(
@@ -403,15 +403,15 @@ def compare_decoders(
         if unread:
             return f"{decoder.name} does not read {' or '.join(unread)}, which is among these files"
     with on_one_core():
-        ready = {decoder.name: prepare_decoder(decoder, images) for decoder in (now, then)}
+        ready = {decoder.name: _prepare_decoder(decoder, images) for decoder in (now, then)}
         for name, prepared_one in ready.items():
             if isinstance(prepared_one, str):
                 return f"{name} cannot be measured: {prepared_one}"
         rates = measure_in_turns(
             {
-                name: decode_workload(checked)
+                name: _decode_workload(checked)
                 for name, checked in ready.items()
-                if isinstance(checked, CheckedDecoder)
+                if isinstance(checked, _CheckedDecoder)
             },
             _COMPARISON_PLAN,
         )
@@ -421,7 +421,7 @@ def compare_decoders(
 def _compared(
     now: ImageDecoder,
     then: ImageDecoder,
-    ready: CheckedDecoder | str,
+    ready: _CheckedDecoder | str,
     rates: dict[str, MeasuredRate | str],
     files: int,
 ) -> DecoderComparison | str:

@@ -20,23 +20,23 @@ from feedline.profiler.ceilings import Ceiling
 
 _MEBIBYTE = 1 << 20
 _SIZES = (_MEBIBYTE, 8 * _MEBIBYTE, 32 * _MEBIBYTE, 128 * _MEBIBYTE)
-MEMORY_BYTES = 256 * _MEBIBYTE  # far above any cache
+_MEMORY_BYTES = 256 * _MEBIBYTE  # far above any cache
 _WITHOUT_GPU = "needs a CUDA device, and there is none"
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure copies in main memory; with a GPU also pinning and copying to it. B/s."""
     source = (
-        f"torch's copy_ of {MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not "
+        f"torch's copy_ of {_MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not "
         f"bytes moved (twice as many)"
     )
-    rates = measure_in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
+    rates = measure_in_turns({"memory/copy": _memory_copy(_MEMORY_BYTES)}, subject.plan)
     yield as_ceiling(
         "memory/copy",
         rates["memory/copy"],
         unit="B/s",
         source=source,
-        settings={"bytes": MEMORY_BYTES},
+        settings={"bytes": _MEMORY_BYTES},
     )
     if not torch.cuda.is_available():
         for part in ("pin", "copy"):
@@ -72,7 +72,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         )
 
 
-def memory_copy(size: int) -> Workload:
+def _memory_copy(size: int) -> Workload:
     """Copy one tensor to another in main memory."""
     source = torch.arange(size // 8, dtype=torch.int64)
     target = torch.zeros(size // 8, dtype=torch.int64)

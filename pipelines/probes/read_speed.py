@@ -60,7 +60,7 @@ class _ReadPass(TimedPass):
 
 
 @dataclass(frozen=True)
-class Readers:
+class _Readers:
     """Processes that wait for read jobs (reader.py)."""
 
     processes: Sequence["subprocess.Popen[bytes]"]
@@ -96,7 +96,7 @@ class Readers:
 
 
 @contextmanager
-def start_readers(number: int) -> Iterator[Readers]:
+def _start_readers(number: int) -> Iterator[_Readers]:
     """Start readers, which end with the block, and when this process is killed.
 
     Ctrl-C in a terminal does not reach them.
@@ -110,7 +110,7 @@ def start_readers(number: int) -> Iterator[Readers]:
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
                 )
             )
-        yield Readers(processes)
+        yield _Readers(processes)
     finally:
         for process in processes:
             process.kill()
@@ -258,7 +258,7 @@ def _warm_workload(
     return Workload(checked, prepare)
 
 
-class ReadMode(NamedTuple):
+class _ReadMode(NamedTuple):
     """One mode of reading: the parts of its name and settings."""
 
     pattern: str
@@ -291,7 +291,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     processes.
     """
     where = pagecache.filesystem(subject.folder)
-    with start_readers(max(subject.plan.readers)) as readers:
+    with _start_readers(max(subject.plan.readers)) as readers:
         yield from _by_file(subject, where, readers)
         block = _sample_block(subject.sample)
         try:
@@ -315,7 +315,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _one_file(
-    fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: Readers
+    fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: _Readers
 ) -> Iterator[Ceiling]:
     """Measure one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
@@ -323,10 +323,13 @@ def _one_file(
             mode.name: mode
             for how in ((READ, MMAP) if pattern == "sequential" else (READ, MMAP, ADVISED))
             for number in plan.readers
-            for mode in [ReadMode(pattern, how, cache, number, block)]
+            for mode in [_ReadMode(pattern, how, cache, number, block)]
         }
         rates = measure_in_turns(
-            {name: pattern_workload(fd, size, mode, plan, readers) for name, mode in modes.items()},
+            {
+                name: _pattern_workload(fd, size, mode, plan, readers)
+                for name, mode in modes.items()
+            },
             plan,
         )
         for name, mode in modes.items():
@@ -338,15 +341,15 @@ def _one_file(
             yield as_ceiling(name, rates[name], unit="B/s", source=source, settings=settings)
 
 
-def read_pattern(fd: int, size: int, mode: ReadMode) -> _ReadPattern:
+def _read_pattern(fd: int, size: int, mode: _ReadMode) -> _ReadPattern:
     """Return the blocks to read."""
     if mode.pattern == "sequential":
         return _sequential_reads(fd, size, mode.block, mode.how)
     return _scattered_reads(fd, size, mode.block, mode.how, mode.cache == "cold")
 
 
-def pattern_workload(
-    fd: int, size: int, mode: ReadMode, plan: ProbePlan, readers: Readers
+def _pattern_workload(
+    fd: int, size: int, mode: _ReadMode, plan: ProbePlan, readers: _Readers
 ) -> Workload:
     """Read one open file in one pattern.
 
@@ -354,7 +357,7 @@ def pattern_workload(
     slow disk ends a pass early.
     """
     is_cold = mode.cache == "cold"
-    jobs = read_pattern(fd, size, mode).jobs(
+    jobs = _read_pattern(fd, size, mode).jobs(
         mode.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold
     )
 
@@ -367,7 +370,7 @@ def pattern_workload(
     return _warm_workload(run, float, lambda: readers.at_once(fill))
 
 
-def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling]:
+def _by_file(subject: Subject, where: str, readers: _Readers) -> Iterator[Ceiling]:
     if not subject.sample:
         yield as_ceiling("read/files", "no dataset given: use --data DIR")
         return
@@ -379,7 +382,7 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
                 mode.name: mode
                 for how in (READ, MMAP)
                 for number in (subject.plan.readers if group == "files" else (1,))
-                for mode in [ReadMode(group, how, cache, number, round(mean))]
+                for mode in [_ReadMode(group, how, cache, number, round(mean))]
             }
             rates = measure_in_turns(
                 {
@@ -397,7 +400,7 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
 
 
 def _files_work(
-    paths: Sequence[str], mode: ReadMode, mean: float, plan: ProbePlan, readers: Readers
+    paths: Sequence[str], mode: _ReadMode, mean: float, plan: ProbePlan, readers: _Readers
 ) -> Workload:
     order = random.Random(0).sample(list(paths), len(paths))
 

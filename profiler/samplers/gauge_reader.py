@@ -20,10 +20,10 @@ from feedline.profiler.samplers.gauge_file import (
 from feedline.profiler.store import shapes
 
 #: A row as in GAUGE_ROW.
-ROW_DTYPE = np.dtype(
+_ROW_DTYPE = np.dtype(
     [("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")]
 )
-assert ROW_DTYPE.itemsize == GAUGE_ROW.size
+assert _ROW_DTYPE.itemsize == GAUGE_ROW.size
 # beyond them, and where a value is not a number, the file was changed or damaged
 _MOST_NS, _MOST_VALUE = (1 << 60, 1e24)
 
@@ -89,7 +89,7 @@ def read_gauges(path: Path) -> Gauges:
     if not GAUGES_MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
     body = data[GAUGES_HEADER.size :]
-    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // GAUGE_ROW.size)
+    rows = np.frombuffer(body, _ROW_DTYPE, count=len(body) // GAUGE_ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
     if (
         not (

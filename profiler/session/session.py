@@ -418,7 +418,7 @@ def machine() -> dict[str, object]:
         "cpu_quota": cpu_quota(),
         "memory_bytes": pages,
         "shm_bytes": _shm_bytes(),
-        "malloc": allocator(),
+        "malloc": _allocator(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
 
@@ -465,7 +465,7 @@ def _versions() -> dict[str, str]:
 _OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")
 
 
-def allocator() -> str:
+def _allocator() -> str:
     """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``.
 
     "": not known.

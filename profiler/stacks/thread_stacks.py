@@ -60,12 +60,12 @@ class _Code:
         offset = instruction - self.start
         place = self._places.get(offset)
         if place is None:
-            line = line_at(self._table, self._first, offset)
+            line = _line_at(self._table, self._first, offset)
             place = self._places[offset] = Place(self.file, self.function, line)
         return place
 
 
-def line_at(table: bytes, line: int, offset: int) -> int:
+def _line_at(table: bytes, line: int, offset: int) -> int:
     """Return the line of an instruction; 0: it has none.
 
     Args:

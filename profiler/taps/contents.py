@@ -106,11 +106,11 @@ def _common_padding(fit: list[torch.Tensor]) -> tuple[int, int]:
     it is. Where all values are the same, such as for kinds of tokens, it says nothing.
     """
     alike = [rows for rows in fit if rows.shape == fit[0].shape and (rows != rows[0, 0]).any()]
-    found = [padding(rows) or (0, 0) for rows in alike]
+    found = [_padding(rows) or (0, 0) for rows in alike]
     return min(found, default=(0, 0))
 
 
-def padding(rows: torch.Tensor) -> tuple[int, int] | None:
+def _padding(rows: torch.Tensor) -> tuple[int, int] | None:
     """Return the values of a batch in columns that no row needs, and all that only fill rows.
 
     None: rows do not look padded, at either end.

@@ -15,7 +15,7 @@ _MOST_OPTIMIZERS = 8  # with an update and uncleared gradients: each is compared
 _Seen = tuple[tuple[int, int] | None, ...]
 
 
-class DroppedGradients:
+class _DroppedGradients:
     """Remembers an optimizer's gradients as its update left them. It never raises."""
 
     def __init__(self) -> None:
@@ -94,4 +94,4 @@ def _elements(optimizer: Any) -> int:
         return sum(weight.numel() for group in optimizer.param_groups for weight in group["params"])
 
 
-dropped_gradients = DroppedGradients()
+dropped_gradients = _DroppedGradients()

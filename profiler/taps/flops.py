@@ -177,8 +177,8 @@ _OF_DTYPE = {
     torch.bfloat16: Arithmetic.BFLOAT16,
 }
 
-flop_kernels = _FlopKernels()
-os.register_at_fork(after_in_child=flop_kernels.forget_after_fork)
+_flop_kernels = _FlopKernels()
+os.register_at_fork(after_in_child=_flop_kernels.forget_after_fork)
 
 
 class FlopCounter:
@@ -192,9 +192,9 @@ class FlopCounter:
     """
 
     def __init__(self) -> None:
-        self._key = flop_kernels.register()
+        self._key = _flop_kernels.register()
         self.problem: str | None = None
-        flop_kernels.noted = []
+        _flop_kernels.noted = []
 
     @skip_in_warnings
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -213,9 +213,9 @@ class FlopCounter:
             Exception: whatever a formula raises.
         """
         counts: Counts[Arithmetic] = Counts()
-        noted = flop_kernels.noted
+        noted = _flop_kernels.noted
         if noted is not None:
-            flop_kernels.noted = []
+            _flop_kernels.noted = []
             known = _formulas()
             for call in noted:
                 counts[call.computed_in] += _flop(known, call)
@@ -223,7 +223,7 @@ class FlopCounter:
 
     def close(self) -> None:
         """Stop recording."""
-        flop_kernels.noted = None
+        _flop_kernels.noted = None
 
 
 def _flop(known: dict[Any, _Formula], call: _Noted) -> int:

@@ -200,7 +200,7 @@ def _changed(
     if threads is not None and workers:
         then = own.get("worker_init_fn")
         arguments["worker_init_fn"] = (
-            then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+            then if isinstance(then, _WorkerThreads) else _WorkerThreads(threads, then)
         )
     return {name: arguments[name] for name in signature.parameters if name in arguments}
 
@@ -298,7 +298,7 @@ def _give_back(loader: Any, own: _Arguments) -> None:
         object.__setattr__(loader, name, attributes[name])  # DataLoader.__setattr__ refuses some
 
 
-class WorkerThreads:
+class _WorkerThreads:
     """A ``worker_init_fn`` that limits the threads which libraries use in a worker.
 
     Spawned workers unpickle it.

@@ -119,7 +119,7 @@ def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
         isinstance(dataset, torch.utils.data.IterableDataset)
         and getattr(loader, "worker_init_fn", None) is None
     ):
-        asks = asks_for_worker(dataset)
+        asks = _asks_for_worker(dataset)
         facts |= {} if asks is None else {"asks_for_worker": asks}
     return facts
 
@@ -252,7 +252,7 @@ def _sample_code(dataset: Any) -> str:
     return ""
 
 
-def asks_for_worker(stream: Any) -> bool | None:
+def _asks_for_worker(stream: Any) -> bool | None:
     """Return whether the code of a stream asks which worker it runs in.
 
     One that splits itself between workers must. None: unknown. There is too much code, or it is a

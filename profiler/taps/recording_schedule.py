@@ -132,7 +132,7 @@ class _StepPattern:
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
-class SamplingPause:
+class _SamplingPause:
     """Counts steps.
 
     It begins after an update, and ends after another one or on an event that is recorded.
@@ -373,7 +373,7 @@ class _RecordingSchedule:
                 * (0.5 + self._random())
             )
             now = clock.wall_ns()
-            SamplingPause(
+            _SamplingPause(
                 self,
                 segment,
                 now,
@@ -432,7 +432,7 @@ class _RecordingSchedule:
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 
-    def paused(self, pause: SamplingPause) -> None:
+    def paused(self, pause: _SamplingPause) -> None:
         """Note that a pause is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
         if pause.steps >= _MIN_PAUSED_STEPS // 2:

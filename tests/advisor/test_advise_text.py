@@ -178,7 +178,7 @@ def test_a_gain_that_is_unknown_is_not_mentioned():
 def test_the_train_loss_is_the_one_that_report_and_verify_give():
     from feedline.analysis.convergence.read_training import summarise
     from feedline.analysis.convergence.trial import final_value
-    from feedline.analysis.report.of_convergence import progress
+    from feedline.analysis.report.of_convergence import _progress
 
     noisy = run("noisy", batch=16, train=0.6, epochs=2)
     noisy = with_curve(
@@ -194,4 +194,4 @@ def test_the_train_loss_is_the_one_that_report_and_verify_give():
         abs(told.values[-1] - told.final) > 0.01
     )  # the last point that is drawn is another number
     rows = [line.split() for line in shown([noisy]).splitlines()]
-    assert progress(told).split()[-1] in next(row for row in rows if row[:1] == ["noisy"])
+    assert _progress(told).split()[-1] in next(row for row in rows if row[:1] == ["noisy"])

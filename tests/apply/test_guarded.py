@@ -16,7 +16,7 @@ from feedline.analysis.explain.speed_trial import Tried
 from feedline.cli import child
 from feedline.cli.verify import guard as guarded
 from feedline.cli.verify import pairs
-from feedline.cli.verify.pairs import PairPlan
+from feedline.cli.verify.pairs import _PairPlan
 
 pytestmark = LANDLOCK
 
@@ -61,7 +61,7 @@ while True:
 
 def plan(folder, program):
     tried = Tried("num_workers=1", "", "", "samples/s", 0.02, None, "")
-    return PairPlan(tried, {"num_workers": 1}, program, "5", 2, 1, folder, (), quiet=True)
+    return _PairPlan(tried, {"num_workers": 1}, program, "5", 2, 1, folder, (), quiet=True)
 
 
 def sleepers(seconds):
@@ -110,7 +110,7 @@ def test_a_hostile_training_changes_nothing_and_leaves_nothing(project):
         str(90000 + os.getpid() % 10000),
     )
     try:
-        failed = pairs.train(
+        failed = pairs._train(
             plan(project, [str(project.parent / "train.py"), memory, seconds]),
             "changed-9",
             ["--stop-after", "5"],
@@ -140,8 +140,8 @@ def test_a_cache_that_holds_the_program_is_no_cache(tmp_path, monkeypatch, name)
     monkeypatch.chdir(tmp_path / "project")
 
     for folder in (tmp_path, tmp_path / "project", "/", ".", "..", tmp_path / "link", Path.home()):
-        assert Path(folder) not in guarded.caches({name: str(folder)})
-    assert tmp_path / "cache" in guarded.caches({name: str(tmp_path / "cache")})
+        assert Path(folder) not in guarded._caches({name: str(folder)})
+    assert tmp_path / "cache" in guarded._caches({name: str(tmp_path / "cache")})
 
 
 STUBBORN = """\

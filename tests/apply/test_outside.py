@@ -13,7 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Tenso
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence import ConvergenceWatch
+from feedline.profiler.taps.convergence import _ConvergenceWatch
 
 
 def test_warm_up_lasts_its_epochs_and_no_scheduler_sees_it():
@@ -306,7 +306,7 @@ def test_warm_up_in_epochs_begins_although_the_model_was_called_before_there_was
 
 
 def test_a_sample_counts_once_however_often_the_model_is_called_for_it(monkeypatch):
-    watch = ConvergenceWatch(lambda *_: None, lambda *_: None)
+    watch = _ConvergenceWatch(lambda *_: None, lambda *_: None)
     monkeypatch.setattr(recorder, "convergence", watch)
     with fixed("warmup=1ep"):
         training = Training(norm=False)

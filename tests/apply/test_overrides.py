@@ -18,7 +18,7 @@ from feedline.profiler.errors import FixError
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.overrides import Overrides
 from feedline.profiler.taps import loader_override
-from feedline.profiler.taps.loader_override import LoaderOverride, WorkerThreads, _has_guard
+from feedline.profiler.taps.loader_override import LoaderOverride, _has_guard, _WorkerThreads
 from feedline.profiler.taps.patch import Patches
 
 DATA = TensorDataset(torch.arange(8.0))
@@ -203,7 +203,7 @@ def test_libraries_in_workers_get_so_many_threads(method):
             loader.dataset, shuffle=True, num_workers=1, worker_init_fn=loader.worker_init_fn
         )  # as libraries rebuild it
 
-    assert isinstance(again.worker_init_fn, WorkerThreads) and again.worker_init_fn.then is None
+    assert isinstance(again.worker_init_fn, _WorkerThreads) and again.worker_init_fn.then is None
 
 
 def test_workers_that_run_the_script_again_are_not_started(tmp_path, monkeypatch):

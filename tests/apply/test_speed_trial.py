@@ -13,7 +13,7 @@ from feedline.analysis.explain.speed_trial import (
 )
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.report.document import Fields, Headline, Note
-from feedline.cli.verify.pairs import order
+from feedline.cli.verify.pairs import _order
 from feedline.cli.verify.text import document_of
 
 PREDICTED = PredictedRate(100.0, 160.0, 150.0, 170.0)
@@ -131,7 +131,7 @@ def test_the_unchanged_training_that_fails_proves_nothing():
 
 
 def test_the_arm_that_goes_first_alternates():
-    assert order(3) == [
+    assert _order(3) == [
         (UNCHANGED, 1),
         (CHANGED, 1),
         (CHANGED, 2),

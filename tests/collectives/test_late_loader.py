@@ -10,12 +10,12 @@ import feedline
 from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.late_launch import late_of
 from feedline.analysis.ledger.finding import CostKind
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.many.passes import _LEFT_OUT_STEPS
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.ranks.many.reduce import reduce_ranks
 from feedline.analysis.report import terminal
-from feedline.analysis.scaling.launch_points import point_of
+from feedline.analysis.scaling.launch_points import _point_of
 from feedline.analysis.text.formatting import seconds
 from feedline.profiler.store.trainings import open_run
 
@@ -32,7 +32,7 @@ def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path
     assert any("network is not the cause" in said for said in first.more)
     waits = [report.ranks[str(rank)].comm.exposed_wait_s for rank in range(3)]
     assert min(waits[:2]) > 5 * waits[2]
-    assert late_of([run], 3, point_of([run]).step_s).startswith(
+    assert late_of([run], 3, _point_of([run]).step_s).startswith(
         "with 3 ranks, rank 2 is "
     )  # what `feedline scale` says of it
     one_number.check(report)
@@ -63,7 +63,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(
         "rank_on_time", 1
     ].gain_s == found.cost_s
     assert f"the replay predicts that {seconds(found.cost_s)} of each " in late_of(
-        [run], 2, point_of([run]).step_s
+        [run], 2, _point_of([run]).step_s
     )
     pace = report.throughput
     assert pace.ranks == 2 and pace.all_ranks_samples_per_s == pytest.approx(
@@ -80,7 +80,7 @@ def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp
     """
     ranks = launch(tmp_path, "late_rank.py", 3, "buffers", warm=warm_python)
     say_what_went_wrong(ranks)
-    together = compare_collectives([rank.collectives for rank in ranks], first=_LEFT_OUT_STEPS)
+    together = _compare_collectives([rank.collectives for rank in ranks], first=_LEFT_OUT_STEPS)
     with here() as pool:
         by_rank = reduce_ranks([str(tmp_path / "run")], pool)
 

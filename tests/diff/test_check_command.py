@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from feedline.__main__ import main
 from feedline.analysis.convergence.checks import GRAVE, STOPS
 from feedline.analysis.diff.budget import Figure
-from feedline.analysis.report.document_markdown import escaped
+from feedline.analysis.report.document_markdown import _escaped
 from feedline.cli.check import text as check_output
 from feedline.cli.check.budget_file import _OTHER_CHECKS, _at_most
 
@@ -277,14 +277,14 @@ def test_a_check_that_passes_in_github_actions_prints_no_blank_line_more(
 
 @given(st.text(max_size=60))
 def test_no_text_ends_an_annotation_or_begins_another(text):
-    escaped = check_output.escaped(text, ":,")
+    escaped = check_output._escaped(text, ":,")
 
     assert not {"\n", "\r", ":", ","} & set(escaped)
 
 
 @given(st.text(max_size=60))
 def test_no_text_is_markup_in_a_markdown_table(text):
-    cell = escaped(text)
+    cell = _escaped(text)
 
     assert "\n" not in cell and "<" not in cell
     assert all(cell[at - 1] == "\\" for at, sign in enumerate(cell) if sign == "|")

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from docs.pages import PATHS, ROOT, Page, page
 
-from feedline.cli.commands import COMMANDS, parsed
+from feedline.cli.commands import COMMANDS, _parsed
 from feedline.cli.converge import CONVERGE_COMMANDS as CONVERGE
 
 OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
@@ -50,7 +50,7 @@ def check(line: list[str]) -> None:
         mine == 0 or mine and (line[mine - 1] in ("-m", "--no-python") or "=" in line[mine - 1])
     )
     if mine is not None and starts and line[mine - 1] != "import":
-        parsed(line[mine + 1 :])
+        _parsed(line[mine + 1 :])
     for number, word in enumerate(line):
         if word.startswith("scripts/") or re.fullmatch(
             r"(examples|benchmarks|tests)/[\w/]+\.py", word
@@ -86,7 +86,7 @@ def known_extras() -> set[str]:
 def help_of(*command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        parsed([*command, "--help"])
+        _parsed([*command, "--help"])
     return printed.getvalue()
 
 

@@ -18,7 +18,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.cpus import queueing
-from feedline.analysis.measure.batch_making import busy_shares, without_batches
+from feedline.analysis.measure.batch_making import _busy_shares, _without_batches
 from feedline.analysis.measure.clues import Parts
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
@@ -154,8 +154,8 @@ def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done()
     first.span(Stage.IDLE, 0, 1, number=batch_key(0, 3))  # it is still at its first batch
     workers = [one.process() for one in (short, long, never, first)]
 
-    assert busy_shares(workers, 0) == (pytest.approx(120 / 180), pytest.approx(60 / 180))
-    assert without_batches(workers) == 1
+    assert _busy_shares(workers, 0) == (pytest.approx(120 / 180), pytest.approx(60 / 180))
+    assert _without_batches(workers) == 1
 
 
 def test_workers_that_forgot_windows_are_as_busy_as_in_those_that_they_kept():
@@ -172,7 +172,7 @@ def test_workers_that_forgot_windows_are_as_busy_as_in_those_that_they_kept():
             )
 
     for stride in (1, 2):
-        shares = busy_shares([worker.process(stride)], 0)
+        shares = _busy_shares([worker.process(stride)], 0)
         assert shares == (pytest.approx(0.6, abs=0.02), pytest.approx(0.4, abs=0.02))
 
 

@@ -127,7 +127,7 @@ def test_a_recording_that_ends_inside_a_forward_leaves_the_forward_alone(
 
     assert len(calls) == 6
     assert recording.counted() == []
-    assert flops.flop_kernels.noted is None
+    assert flops._flop_kernels.noted is None
 
 
 def test_another_thread_ends_the_step_while_this_one_computes(recording: Recording) -> None:
@@ -183,7 +183,7 @@ def test_a_child_that_is_forked_inside_the_counted_step_computes(recording: Reco
         pid = os.fork()
         if pid == 0:
             product = torch.ones(2, 2) @ torch.ones(2, 2)
-            os._exit(0 if product.sum() == 8 and flops.flop_kernels.noted is None else 1)
+            os._exit(0 if product.sum() == 8 and flops._flop_kernels.noted is None else 1)
         ended.append(os.waitpid(pid, 0)[1])
 
     train(Calls(inside), torch.ones(5, 4), steps=4)

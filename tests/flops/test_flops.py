@@ -191,7 +191,7 @@ def test_it_is_counted_once_and_then_no_operator_comes_by(recording: Recording) 
 
     assert len(recording.counted()) == 1
     assert recorder.flops is None
-    assert flops.flop_kernels.noted is None
+    assert flops._flop_kernels.noted is None
     assert "GenericMode" not in str(torch._C._dispatch_tls_local_include_set())
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import feedline
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.dropped_gradients import DroppedGradients
+from feedline.profiler.taps.dropped_gradients import _DroppedGradients
 
 
 def deceive(critic, generator, detached: bool) -> None:
@@ -47,7 +47,7 @@ def test_gradients_that_another_loss_leaves_are_told_with_their_number(detached,
 def test_what_an_update_left_is_known_until_it_is_cleared():
     weight = nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.1)
-    gradients = DroppedGradients()
+    gradients = _DroppedGradients()
     weight.sum().backward()
     assert gradients.cleared(optimizer) == 0  # no update was seen
 
@@ -69,7 +69,7 @@ def test_what_an_update_left_is_known_until_it_is_cleared():
 
 
 def test_it_never_raises():
-    gradients = DroppedGradients()
+    gradients = _DroppedGradients()
     gradients.updated(object())
     assert gradients.cleared(object()) == 0
 
@@ -79,7 +79,7 @@ def test_what_another_optimizer_of_the_same_parameters_uses_is_not_dropped():
     first, last = (nn.Parameter(torch.ones(3)) for _ in range(2))
     of_one = torch.optim.SGD([first], lr=0.1)
     of_both = torch.optim.SGD([last, first], lr=0.1)
-    gradients = DroppedGradients()
+    gradients = _DroppedGradients()
 
     for used in (False, True):
         first.sum().backward()
@@ -93,7 +93,7 @@ def test_what_another_optimizer_of_the_same_parameters_uses_is_not_dropped():
 
 def test_of_many_optimizers_that_update_before_any_is_cleared_nothing_is_known():
     """An optimizer for each of 300 parameters would be compared with 299 others in each step."""
-    gradients, optimizers = DroppedGradients(), []
+    gradients, optimizers = _DroppedGradients(), []
     for _ in range(12):
         weight = nn.Parameter(torch.ones(3))
         weight.grad = torch.ones(3)

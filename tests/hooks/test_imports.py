@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from feedline.profiler.arrivals import ImportArrivals
+from feedline.profiler.arrivals import _ImportArrivals
 
 LISTS = """
 import atexit, sys
@@ -171,10 +171,10 @@ def test_records_are_compacted_and_read_back_without_pandas(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def arrivals() -> Iterator[ImportArrivals]:
+def arrivals() -> Iterator[_ImportArrivals]:
     """Of this test alone; nothing of it stays in sys.meta_path."""
     before = list(sys.meta_path)
-    yield (made := ImportArrivals())
+    yield (made := _ImportArrivals())
     sys.meta_path[:] = before
     del made
 
@@ -189,7 +189,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(
-    arrivals: ImportArrivals, module: Path
+    arrivals: _ImportArrivals, module: Path
 ) -> None:
     module.write_text("loader, value = __loader__, 1\n")
     seen: list[tuple[ModuleType, int]] = []
@@ -206,7 +206,7 @@ def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(
 
 
 def test_a_module_whose_import_failed_is_awaited_again(
-    arrivals: ImportArrivals, module: Path
+    arrivals: _ImportArrivals, module: Path
 ) -> None:
     module.write_text("raise ValueError('not yet')\n")
     seen: list[ModuleType] = []
@@ -222,7 +222,7 @@ def test_a_module_whose_import_failed_is_awaited_again(
 
 
 def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_never(
-    arrivals: ImportArrivals, module: Path
+    arrivals: _ImportArrivals, module: Path
 ) -> None:
     module.write_text("")
     seen: list[ModuleType] = []
@@ -237,7 +237,7 @@ def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_ne
     assert seen == [made]
 
 
-def test_a_lazy_module_is_told_of_when_it_runs(arrivals: ImportArrivals, module: Path) -> None:
+def test_a_lazy_module_is_told_of_when_it_runs(arrivals: _ImportArrivals, module: Path) -> None:
     module.write_text("value = 1\n")
     seen: list[ModuleType] = []
     arrivals.when_imported("awaited_one", seen.append)

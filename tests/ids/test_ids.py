@@ -33,13 +33,13 @@ from feedline.analysis.explain.next_limit import cap_at_next_limit
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.many import rank_pool
 from feedline.analysis.report import of_convergence, phrases, terminal
 from feedline.analysis.report.figures.roofline_chart import role
 from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
-from feedline.analysis.scaling.launch_points import point_of
+from feedline.analysis.scaling.launch_points import _point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.profiler import message
@@ -105,7 +105,7 @@ def test_rules_find_the_same_whatever_their_words(facts):
 )
 def test_replays_answer_the_same_questions_whatever_their_words(plan):
     def found():
-        compared = compare_collectives(train(plan).ranks, None, SAMPLES)
+        compared = _compare_collectives(train(plan).ranks, None, SAMPLES)
         total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
         facts = made_up_facts(
             stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05}
@@ -264,7 +264,7 @@ def test_advice_is_the_same_whatever_its_words(changed, without_a_fix):
 
 def test_a_study_of_scaling_is_the_same_whatever_its_words(run):
     def studied():
-        point = replace(point_of([open_run(run)]), without_cpu=0.2)
+        point = replace(_point_of([open_run(run)]), without_cpu=0.2)
         return study([replace(point, ranks=1, samples_per_s=point.samples_per_s / 3), point], [8])
 
     usual, _ = same(studied)

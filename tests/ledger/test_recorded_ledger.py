@@ -13,7 +13,7 @@ from user_code.made_stacks import training as sampled
 
 import feedline
 from feedline.analysis.explain.measured import gather_ranks
-from feedline.analysis.ledger.recorded_ledger import ledger_of, run_table
+from feedline.analysis.ledger.recorded_ledger import _run_table, ledger_of
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
@@ -76,7 +76,7 @@ def test_both_tables_of_every_stored_run_close(place):
 
 
 def test_a_run_is_split_into_its_start_its_steps_and_its_end():
-    table = run_table(recorded(training(4, at=1000), begin=0, end=2000))
+    table = _run_table(recorded(training(4, at=1000), begin=0, end=2000))
 
     assert table is not None and table.closes
     ns = {row.where: round(row.s * SECOND) for row in table.rows}
@@ -96,7 +96,7 @@ def test_evaluation_is_a_row_of_its_own_and_not_of_the_steps():
             at + 65, at + 75
         )
 
-    table = run_table(recorded(main, begin=0, end=1000))
+    table = _run_table(recorded(main, begin=0, end=1000))
 
     assert table is not None and table.closes
     assert round(table.total_s("evaluation") * SECOND) == 200
@@ -145,7 +145,7 @@ def test_a_run_closes_whatever_lies_around_its_steps(steps, before, after, pause
     main = training(steps, at=before, pause=pause)
     last = max(start + wall for start, wall in ((row[0], row[1]) for row in main.rows))
 
-    table = run_table(recorded(main, 0, last + after))
+    table = _run_table(recorded(main, 0, last + after))
 
     assert table is not None and table.closes
     assert all(row.s > 0 for row in table.rows)

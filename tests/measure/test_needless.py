@@ -7,9 +7,9 @@ import pytest
 from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.needless import (
+    _is_overwritten,
     denormal,
     dropped_forwards,
-    is_overwritten,
     one_by_one,
     padding,
 )
@@ -61,7 +61,7 @@ def test_a_result_that_is_assigned_anew_before_it_is_read_is_unused(tmp_path, ca
     file.write_text(LOOP.format(call=call, after=after))
     os.utime(file, (1e9, 1e9))
 
-    assert is_overwritten(f"{file}:3", SourceLines(2e9)) is unused
+    assert _is_overwritten(f"{file}:3", SourceLines(2e9)) is unused
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_condition_may_read_it(tmp_path, condition, unused):
     file.write_text(LOOP.format(call=call, after="loss = model(x)"))
     os.utime(file, (1e9, 1e9))
 
-    assert is_overwritten(f"{file}:{4 if unused else 3}", SourceLines(2e9)) is unused
+    assert _is_overwritten(f"{file}:{4 if unused else 3}", SourceLines(2e9)) is unused
 
 
 def looked(kind, *looks):

@@ -115,7 +115,7 @@ def test_each_kind_has_one_name_in_the_report_the_json_and_the_docs():
     assert re.findall(r"^- `(\w+)`", described, re.MULTILINE) == [
         kind for kind in DESCRIBED if kind in WAIT_KINDS
     ]
-    assert set(phrases.WAITS) == set(WAIT_KINDS) == set(DESCRIBED)
+    assert set(phrases._WAITS) == set(WAIT_KINDS) == set(DESCRIBED)
 
 
 def test_the_share_of_requests_that_found_their_batch():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from noise.quadratic import norms
 
-from feedline.profiler.noise_scale import _MIN_UPDATES, Live, noise_scale, student, windows
+from feedline.profiler.noise_scale import _MIN_UPDATES, _Live, _noise_scale, student, windows
 
 positive = st.floats(1e-6, 1e6)
 
@@ -19,7 +19,7 @@ def test_expectations_without_noise_give_back_what_they_were_made_from(S, G2, b,
     if S / b < 1e-6 * G2 or G2 < 1e-6 * S / b:
         return  # float64 has no digits left for one of the two
 
-    found = noise_scale(small, big, b, b * parts)
+    found = _noise_scale(small, big, b, b * parts)
 
     assert found.value == pytest.approx(S / G2, rel=1e-4)
     assert (found.S, found.G2) == (pytest.approx(S, rel=1e-4), pytest.approx(G2, rel=1e-4))
@@ -29,7 +29,7 @@ def test_expectations_without_noise_give_back_what_they_were_made_from(S, G2, b,
 def test_a_loss_that_is_scaled_has_the_same_noise_scale(scale):
     small, big = norms(0, 300, parts=4, seen=4)
 
-    once, scaled = noise_scale(small, big, 8, 32), noise_scale(small * scale, big * scale, 8, 32)
+    once, scaled = _noise_scale(small, big, 8, 32), _noise_scale(small * scale, big * scale, 8, 32)
 
     assert (scaled.value, scaled.low, scaled.high) == pytest.approx(
         (once.value, once.low, once.high), rel=1e-6
@@ -38,7 +38,7 @@ def test_a_loss_that_is_scaled_has_the_same_noise_scale(scale):
 
 @given(seed=st.integers(0, 10_000), b=st.integers(1, 64), parts=st.integers(2, 8))
 def test_the_value_lies_in_its_interval(seed, b, parts):
-    found = noise_scale(*norms(seed, 64, part=b, parts=parts, seen=parts), b, b * parts)
+    found = _noise_scale(*norms(seed, 64, part=b, parts=parts, seen=parts), b, b * parts)
 
     assert found.value is None or found.low <= found.value <= found.high
     assert (found.value is None) == bool(found.why)
@@ -47,7 +47,7 @@ def test_the_value_lies_in_its_interval(seed, b, parts):
 def test_a_ragged_last_batch_counts_with_its_own_sizes():
     b = np.where(np.arange(200) % 10 == 9, 3.0, 8.0)
 
-    found = noise_scale(0.5 + 40 / b, 0.5 + 40 / (4 * b), b, 4 * b)
+    found = _noise_scale(0.5 + 40 / b, 0.5 + 40 / (4 * b), b, 4 * b)
 
     assert found.value == pytest.approx(80.0)
 
@@ -58,10 +58,10 @@ def test_updates_that_are_not_finite_are_left_out_and_counted():
     spoilt[0][10:15], spoilt[1][20:23] = math.nan, math.inf
     kept = np.delete(np.arange(300), [*range(10, 15), *range(20, 23)])
 
-    found = noise_scale(*spoilt, 8, 16)
+    found = _noise_scale(*spoilt, 8, 16)
 
     assert (found.updates, found.dropped) == (292, 8)
-    assert found.S == noise_scale(small[kept], big[kept], 8, 16).S
+    assert found.S == _noise_scale(small[kept], big[kept], 8, 16).S
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_updates_that_are_not_finite_are_left_out_and_counted():
     ],
 )
 def test_what_cannot_be_measured_says_why(small, big, b, B, why):
-    found = noise_scale(small, big, b, B)
+    found = _noise_scale(small, big, b, B)
 
     assert found.value is None
     assert why in found.why
 
 
 def test_a_gradient_lost_in_its_noise_has_a_lower_end_only():
-    found = noise_scale(*norms(0, 60, part=4, scale=20_000), 4, 8)
+    found = _noise_scale(*norms(0, 60, part=4, scale=20_000), 4, 8)
 
     assert (found.value, found.high) == (None, None)
     assert 0 < found.low < 20_000
@@ -101,7 +101,7 @@ def lucky(errors):
     """A gradient of 0 that was estimated so many standard errors below it, in noise of 1."""
     draws = np.random.default_rng(0).standard_normal(400)
     G2 = 0.1 * ((draws - draws.mean()) / draws.std() - errors / 20)
-    return noise_scale(G2 + 1 / 8, G2 + 1 / 16, 8, 16)
+    return _noise_scale(G2 + 1 / 8, G2 + 1 / 16, 8, 16)
 
 
 def test_a_gradient_that_comes_out_below_0_is_no_better_known_than_one_that_comes_out_at_0():
@@ -119,7 +119,7 @@ def test_a_gradient_far_below_0_is_refused():
 
 def test_noise_that_cannot_be_seen_beside_the_gradient_has_an_upper_end_only():
     generator = np.random.default_rng(0)
-    found = noise_scale(
+    found = _noise_scale(
         1 + 1e-3 * generator.standard_normal(200), 1 + 1e-3 * generator.standard_normal(200), 8, 16
     )
 
@@ -133,8 +133,8 @@ def test_a_finite_data_set_adds_its_share_of_the_noise_to_the_gradient():
         np.full(50, 1 + 200 / 16 - 200 / 1000),
     )  # drawn without replacement from 1,000
 
-    assert noise_scale(small, big, 8, 16, data_set=1000).value == pytest.approx(200.0)
-    assert noise_scale(small, big, 8, 16).value == pytest.approx(250.0)
+    assert _noise_scale(small, big, 8, 16, data_set=1000).value == pytest.approx(200.0)
+    assert _noise_scale(small, big, 8, 16).value == pytest.approx(250.0)
 
 
 def test_a_moving_average_is_the_ratio_of_two_debiased_averages():
@@ -144,24 +144,24 @@ def test_a_moving_average_is_the_ratio_of_two_debiased_averages():
         S = 0.98 * S + 0.02 * (small[k] - big[k]) / (1 / 8 - 1 / 32)
         G2 = 0.98 * G2 + 0.02 * (32 * big[k] - 8 * small[k]) / 24
 
-    found = noise_scale(small, big, 8, 32, decay=0.98)
+    found = _noise_scale(small, big, 8, 32, decay=0.98)
 
     assert (found.S, found.G2) == pytest.approx((S / (1 - 0.98**500), G2 / (1 - 0.98**500)))
 
 
 def test_a_moving_average_of_a_handful_of_updates_is_too_few():
-    assert "an effective" in noise_scale(*norms(0, 500), 8, 16, decay=0.8).why
+    assert "an effective" in _noise_scale(*norms(0, 500), 8, 16, decay=0.8).why
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0, math.nan])
 def test_a_decay_that_is_none_is_refused(decay):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        noise_scale([1.0], [1.0], 1, 2, decay=decay)
+        _noise_scale([1.0], [1.0], 1, 2, decay=decay)
 
 
 def test_columns_of_different_length_are_refused():
     with pytest.raises(ValueError, match="the same length"):
-        noise_scale([1.0, 2.0], [1.0], 1, 2)
+        _noise_scale([1.0, 2.0], [1.0], 1, 2)
 
 
 def test_windows_cover_every_update_once():
@@ -183,15 +183,15 @@ def test_a_short_training_has_fewer_windows(updates, pieces):
 
 def test_a_loop_of_ones_own_sees_the_last_updates():
     small, big = norms(0, 700)
-    live = Live(window=500)
+    live = _Live(window=500)
     for pair in zip(small, big):
         live.update(*pair, b=8, B=16)
 
-    assert live.value() == noise_scale(small[200:], big[200:], 8, 16)
+    assert live.value() == _noise_scale(small[200:], big[200:], 8, 16)
 
 
 def test_a_loop_that_has_not_begun_has_no_noise_scale():
-    assert Live().value().why == "no update was recorded"
+    assert _Live().value().why == "no update was recorded"
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def under_tool(tool: pathlib.Path, tmp_path: pathlib.Path) -> Run:
         script.write_text(textwrap.dedent(program))
         environment = {
             **os.environ,
-            nvtx_ranges.INJECTION: str(tool),
+            nvtx_ranges._INJECTION: str(tool),
             "NVTX_TOOL_LOG": str(log),
             **more,
         }

@@ -87,25 +87,25 @@ def test_names_without_end_become_other(under_tool):
 def test_without_a_tool_there_are_no_ranges_and_nvtx_is_not_imported(under_tool):
     seen = under_tool(
         HEAD
-        + "    import sys; print(ranges, 'nvtx' in sys.modules, nvtx_ranges.why_not_listening())",
-        **{nvtx_ranges.INJECTION: ""},
+        + "    import sys; print(ranges, 'nvtx' in sys.modules, nvtx_ranges._why_not_listening())",
+        **{nvtx_ranges._INJECTION: ""},
     )
 
     assert (
         seen.stdout.strip()
-        == f"None False no NVTX tool listens ({nvtx_ranges.INJECTION} is not set)"
+        == f"None False no NVTX tool listens ({nvtx_ranges._INJECTION} is not set)"
     )
 
 
 def test_a_tool_that_cannot_be_loaded_is_named_and_gives_no_ranges(under_tool):
     seen = under_tool(
-        HEAD + "    print(ranges, nvtx_ranges.why_not_listening())",
-        **{nvtx_ranges.INJECTION: "/no/such/tool.so"},
+        HEAD + "    print(ranges, nvtx_ranges._why_not_listening())",
+        **{nvtx_ranges._INJECTION: "/no/such/tool.so"},
     )
 
     assert (
         seen.stdout.strip()
-        == f"None NVTX could not load the tool at {nvtx_ranges.INJECTION}=***.so"
+        == f"None NVTX could not load the tool at {nvtx_ranges._INJECTION}=***.so"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_missing_nvtx_package_gives_no_ranges_and_says_what_to_install(under_t
     seen = under_tool(
         "    import sys; sys.modules['nvtx'] = None"
         + HEAD
-        + "    print(ranges, nvtx_ranges.why_not_listening())"
+        + "    print(ranges, nvtx_ranges._why_not_listening())"
     )
 
     assert seen.stdout.startswith(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.predict.loader_replay import LAG, Pass, Replayed, Setting, Task, replay
+from feedline.analysis.predict.loader_replay import _LAG, Pass, Replayed, Setting, Task, replay
 
 MANY = 1000.0  # CPUs: nothing waits for one
 seconds = st.floats(0.001, 0.1)
@@ -221,8 +221,8 @@ def test_training_goes_on_while_the_next_batch_is_pinned():
 def test_a_gpu_that_takes_longer_than_the_host_is_what_limits_a_pass_of_batches_that_are_ready():
     work = Pass(tasks([0.001] * 80), tasks([0.005] * 80), gpu_s=0.02)
 
-    assert replay(Setting(2), work, MANY).total_s == pytest.approx((80 - LAG) * 0.02, rel=0.02)
-    assert replay(Setting(0), work, MANY).total_s == pytest.approx((80 - LAG) * 0.02, rel=0.02)
+    assert replay(Setting(2), work, MANY).total_s == pytest.approx((80 - _LAG) * 0.02, rel=0.02)
+    assert replay(Setting(0), work, MANY).total_s == pytest.approx((80 - _LAG) * 0.02, rel=0.02)
 
 
 def test_a_gpu_works_while_the_host_waits_for_batches():

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.analysis.explain.build import TrainingInput, training_input
 from feedline.analysis.ledger.change import Change, PredictedRate, Refused
-from feedline.analysis.predict.of_run import MIN_BATCHES, recorded_input
+from feedline.analysis.predict.of_run import _MIN_BATCHES, recorded_input
 from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.replay_of import predict
 from feedline.profiler.store.trainings import open_run
@@ -78,7 +78,7 @@ def test_batches_are_divided_into_computing_and_waiting(with_a_worker):
     waits = fmean(task.off_cpu_s for task in recorded.batches)
     assert waits >= BATCH * SLEEP_S * 0.95
     assert fmean(task.cpu_s for task in recorded.batches) < waits / 2
-    assert MIN_BATCHES <= len(recorded.batches) <= 2 * PER_PASS
+    assert _MIN_BATCHES <= len(recorded.batches) <= 2 * PER_PASS
 
 
 def test_passes_and_settings_are_those_of_the_program(with_a_worker):
@@ -127,7 +127,7 @@ def test_a_training_without_workers_is_predicted_with_some(without_workers):
 
 def test_a_short_run_is_refused(tmp_path):
     found = recording(tmp_path / "run", passes=1)
-    few = dataclasses.replace(found.shown, first=PER_PASS - MIN_BATCHES // 2)
+    few = dataclasses.replace(found.shown, first=PER_PASS - _MIN_BATCHES // 2)
 
     refused = recorded_input(few, found.facts)
 

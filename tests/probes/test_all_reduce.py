@@ -21,7 +21,7 @@ def test_gloo_is_measured_with_two_processes_and_the_models_gradients(subject, n
     torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs or more"
 )
 def test_nccl_says_what_it_needs(subject, named, monkeypatch):
-    monkeypatch.setattr(all_reduce, "measure_all_reduce", lambda *_: {})
+    monkeypatch.setattr(all_reduce, "_measure_all_reduce", lambda *_: {})
     monkeypatch.setattr(all_reduce, "_MESSAGE_SIZES", ())
 
     assert "needs two GPUs" in named(all_reduce.probe(subject()))["all_reduce/nccl"].why

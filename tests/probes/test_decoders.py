@@ -9,7 +9,7 @@ from PIL import Image
 
 from feedline.pipelines.photos import scan
 from feedline.pipelines.probes import decoders
-from feedline.pipelines.probes.decoders import CheckedDecoder, ImageDecoder, prepare_decoder
+from feedline.pipelines.probes.decoders import ImageDecoder, _CheckedDecoder, _prepare_decoder
 
 
 def decoder(change) -> ImageDecoder:
@@ -45,7 +45,7 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
     ],
 )
 def test_another_picture_is_refused_with_the_file_named(photos, change, message):
-    refused = prepare_decoder(decoder(change), photos.photos)
+    refused = _prepare_decoder(decoder(change), photos.photos)
 
     assert isinstance(refused, str)
     assert Path(photos.photos[0].path).name in refused
@@ -55,7 +55,7 @@ def test_another_picture_is_refused_with_the_file_named(photos, change, message)
 def test_a_decoder_that_leaves_images_out_is_refused(photos):
     lazy = ImageDecoder("lazy", lambda blobs: decoders._pillow_decoder(blobs[:-1]))
 
-    assert prepare_decoder(lazy, photos.photos) == "gave only 19 images for 20 files"
+    assert _prepare_decoder(lazy, photos.photos) == "gave only 19 images for 20 files"
 
 
 def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
@@ -73,20 +73,20 @@ def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
         ),
     )
 
-    assert "gave neither an image nor an error" in str(prepare_decoder(silent, photos.photos))
+    assert "gave neither an image nor an error" in str(_prepare_decoder(silent, photos.photos))
 
 
 def test_a_decoder_is_measured_on_the_formats_that_it_knows(tmp_path, folder):
     for number, path in enumerate(sorted(folder.rglob("*.jpg"))[:6]):
         Image.open(path).save(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
     found = scan(tmp_path)
-    jpeg_only = next(one for one in decoders.IMAGE_DECODERS if one.name == "simplejpeg")
+    jpeg_only = next(one for one in decoders._IMAGE_DECODERS if one.name == "simplejpeg")
 
-    ready = prepare_decoder(jpeg_only, found.photos)
+    ready = _prepare_decoder(jpeg_only, found.photos)
 
-    assert isinstance(ready, CheckedDecoder) and ready.photos == 3
+    assert isinstance(ready, _CheckedDecoder) and ready.photos == 3
     assert (
-        prepare_decoder(jpeg_only, [one for one in found.photos if one.format == "PNG"])
+        _prepare_decoder(jpeg_only, [one for one in found.photos if one.format == "PNG"])
         == "none of the files is JPEG"
     )
 

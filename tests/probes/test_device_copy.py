@@ -8,7 +8,7 @@ from feedline.pipelines.probes import device_copy
 
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
-    monkeypatch.setattr(device_copy, "MEMORY_BYTES", 1 << 22)
+    monkeypatch.setattr(device_copy, "_MEMORY_BYTES", 1 << 22)
 
 
 def test_memory_is_copied(subject, named):

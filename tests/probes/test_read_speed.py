@@ -25,7 +25,7 @@ def file(tmp_path):
 
 @pytest.fixture(scope="module")
 def readers():
-    with read_speed.start_readers(4) as started:
+    with read_speed._start_readers(4) as started:
         yield started
 
 
@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_opened_refuses_the_pass_before_any_reader_begins(
 
 def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
     fd, size = file
-    with read_speed.start_readers(2) as started:
+    with read_speed._start_readers(2) as started:
         started.processes[1].kill()
         started.processes[1].wait()
 
@@ -213,7 +213,7 @@ def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
 def test_readers_end_with_the_process_that_started_them():
     program = (
         "from feedline.pipelines.probes import read_speed\nimport os\nwith "
-        "read_speed.start_readers(2) as started:\n"
+        "read_speed._start_readers(2) as started:\n"
     )
     program += (
         "    print(*(one.pid for one in started.processes), flush=True)\n    "
@@ -240,8 +240,8 @@ def alive(pid: str) -> bool:
 
 def test_cold_reading_from_memory_is_refused(in_memory, readers):
     with read_speed._scratch_file(in_memory, 16 * MIB) as (fd, size):
-        way = read_speed.ReadMode("sequential", READ, "cold", 1, MIB)
-        work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
+        way = read_speed._ReadMode("sequential", READ, "cold", 1, MIB)
+        work = read_speed._pattern_workload(fd, size, way, ProbePlan(), readers)
         work.prepare()
 
         with pytest.raises(
@@ -253,8 +253,8 @@ def test_cold_reading_from_memory_is_refused(in_memory, readers):
 def test_warm_reading_that_comes_from_the_disk_is_refused(file, readers, tmp_path):
     on_a_disk(tmp_path)
     fd, size = file
-    way = read_speed.ReadMode("sequential", READ, "warm", 1, MIB)
-    work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
+    way = read_speed._ReadMode("sequential", READ, "warm", 1, MIB)
+    work = read_speed._pattern_workload(fd, size, way, ProbePlan(), readers)
     work.prepare()
     pagecache.evict(fd)
 

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.garbage import COLLECTING
 from feedline.analysis.ranks.communication import ExposedKind
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -67,7 +67,7 @@ def sending(*questions: str) -> RankFacts:
 def one_missing() -> RankFacts:
     """Ranks of which one left no records: transfer cannot be separated from waiting."""
     plan = Training(late=always(3, range(30), "wait", 50.0))
-    compared = compare_collectives(train(plan).ranks[:3])
+    compared = _compare_collectives(train(plan).ranks[:3])
     facts = replace(facts_of(plan), comm=compared.communication, comm_parts=compared.parts)
     found = recorded(facts)
     assert found is not None

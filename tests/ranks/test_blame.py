@@ -6,7 +6,7 @@ import pytest
 from ranks.made_up import MS, Training, always, train
 
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.traces.collectives import UNKNOWN_HOST
 
@@ -116,8 +116,8 @@ def test_a_host_that_is_unknown_is_not_taken_for_another_one():
     ranks = [made.ranks[0], replace(made.ranks[1], host=UNKNOWN_HOST)]
 
     assert not blamed(ranks)[1][0].whole_host
-    assert compare_collectives(ranks).communication.hosts is None
-    assert compare_collectives(made.ranks).communication.hosts == 1
+    assert _compare_collectives(ranks).communication.hosts is None
+    assert _compare_collectives(made.ranks).communication.hosts == 1
 
 
 def test_a_rank_whose_steps_are_numbered_from_another_one_is_blamed_in_the_right_steps():

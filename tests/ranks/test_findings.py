@@ -21,7 +21,7 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.ranks.buckets import cut_timeline
 from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind, Prediction
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.text.formatting import percent
 from feedline.analysis.traces.collectives import PHASES
@@ -33,7 +33,7 @@ SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank
 
 
 def facts_of(plan, ceilings=None, costs=None):
-    compared = compare_collectives(train(plan).ranks, ceilings, costs)
+    compared = _compare_collectives(train(plan).ranks, ceilings, costs)
     assert compared is not None
     total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
     facts = made_up_facts(
@@ -313,7 +313,7 @@ def test_gradients_are_known_by_the_flag_of_buckets_or_by_a_hook_that_sends_them
         table["bucket"] = np.arange(len(table)) % 2 < buckets  # the first one is the smaller
         ranks.append(with_table(one, table))
 
-    compared = compare_collectives(ranks, hook=hook)
+    compared = _compare_collectives(ranks, hook=hook)
 
     assert compared.ddp == known
     questions = {one.id for one in compared.communication.what_if}
@@ -349,7 +349,7 @@ def test_what_is_scattered_is_gradients_only_where_nothing_else_is(phases, bucke
         table["bucket"] = bucket
         ranks.append(replace(one, table=table, names=["_reduce_scatter_base_"]))
 
-    compared = compare_collectives(ranks)
+    compared = _compare_collectives(ranks)
     facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
     kinds = dict.fromkeys(
         facts.comm.exposed, [ExposedKind("reduce_scatter", phase, 8e-3) for phase in phases]
@@ -387,13 +387,13 @@ def test_communication_that_backward_hides_is_not_spoken_of():
 def test_one_rank_or_no_collective_gives_nothing():
     made = train(Training(ranks=2, steps=4))
 
-    assert compare_collectives([with_table(one, one.table[:0]) for one in made.ranks]) is None
-    assert compare_collectives(train(Training(ranks=1, steps=4)).ranks) is None
+    assert _compare_collectives([with_table(one, one.table[:0]) for one in made.ranks]) is None
+    assert _compare_collectives(train(Training(ranks=1, steps=4)).ranks) is None
 
 
 def test_parts_sum_to_the_mean_step_of_their_rank():
     made = train(Training(ranks=3, jitter=2.0))
-    compared = compare_collectives(made.ranks, first=4)
+    compared = _compare_collectives(made.ranks, first=4)
 
     for one in made.ranks:
         assert sum(vars(compared.parts[one.rank]).values()) == pytest.approx(
@@ -403,11 +403,11 @@ def test_parts_sum_to_the_mean_step_of_their_rank():
 
 def test_evaluation_is_in_no_part_and_in_no_replayed_step():
     plan = Training(ranks=2, steps=40)
-    compared = compare_collectives(
+    compared = _compare_collectives(
         train(replace(plan, evaluation=dict.fromkeys((9, 19, 29), 1000.0))).ranks
     )
 
-    usual = compare_collectives(train(plan).ranks)
+    usual = _compare_collectives(train(plan).ranks)
     assert compared.parts == usual.parts
     assert compared.communication.what_if[0].step_s == pytest.approx(
         usual.communication.what_if[0].step_s, rel=1e-3
@@ -422,7 +422,7 @@ def test_what_was_not_kept_is_in_no_part_and_in_no_replayed_step():
         kept = one.table[(place < gone.start) | (place >= gone.stop)]
         ranks.append(replace(with_table(one, kept), steps=np.delete(one.steps, gone, 0)))
 
-    compared, usual = compare_collectives(ranks), compare_collectives(train(plan).ranks)
+    compared, usual = _compare_collectives(ranks), _compare_collectives(train(plan).ranks)
 
     assert vars(compared.parts[0]) == pytest.approx(vars(usual.parts[0]))
     assert compared.communication.what_if[0].step_s == pytest.approx(
@@ -431,7 +431,7 @@ def test_what_was_not_kept_is_in_no_part_and_in_no_replayed_step():
 
 
 def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
-    compared = compare_collectives(
+    compared = _compare_collectives(
         train(Training(late=always(3, range(30), "wait", 50.0))).ranks[:3]
     )
 
@@ -444,7 +444,7 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
     plan = Training(
         late=always(3, range(30), "wait", 50.0), steps=5 if measured else 1, measured=measured
     )
-    compared = compare_collectives(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
+    compared = _compare_collectives(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
     comm = compared.communication
     facts = replace(
         made_up_facts(stages={"forward": 40.0, "backward": 60.0}),
@@ -461,7 +461,7 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
 
 
 def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():
-    compared = compare_collectives(
+    compared = _compare_collectives(
         messages([0, 200, 400], [20, 220, 420], [104, 304, 504], 84 * MB), link_bytes_per_s=1e9
     )
 
@@ -484,7 +484,7 @@ def test_what_no_tap_could_see_is_in_the_report():
 
     assert (
         "horovod: its collectives are not torch's"
-        in compare_collectives(ranks).communication.unseen
+        in _compare_collectives(ranks).communication.unseen
     )
 
 
@@ -515,7 +515,7 @@ def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen()
             )
         )
 
-    compared = compare_collectives(ranks)
+    compared = _compare_collectives(ranks)
 
     assert {(kind.n, kind.count) for kind in compared.communication.collectives} == {
         (4, 20),

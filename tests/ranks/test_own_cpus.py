@@ -8,7 +8,7 @@ from golden.record import RUNS
 
 import feedline
 from feedline.analysis.measure.rank_gauges import cpu_mask
-from feedline.analysis.scaling.launch_points import point_of
+from feedline.analysis.scaling.launch_points import _point_of
 from feedline.profiler.store.trainings import open_run
 
 
@@ -74,4 +74,4 @@ def _measured(rank):
 
 
 def test_scaling_knows_of_the_main_threads_that_waited_for_a_cpu():
-    assert point_of([open_run(RUNS / "ranks")]).without_cpu == pytest.approx(0.031, abs=0.001)
+    assert _point_of([open_run(RUNS / "ranks")]).without_cpu == pytest.approx(0.031, abs=0.001)

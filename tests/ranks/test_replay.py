@@ -15,7 +15,7 @@ from feedline.analysis.ranks.buckets import (
     cut_timeline,
     fit_link,
 )
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.replay import (
     BucketReplay,
@@ -122,7 +122,7 @@ def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared
     assert answer.value == 4 and answer.step_s == pytest.approx(
         4 * compute + (truth(plan) - compute), rel=0.01
     )
-    predictions = {one.id for one in compare_collectives(ranks).communication.what_if}
+    predictions = {one.id for one in _compare_collectives(ranks).communication.what_if}
     assert "no_sync" in predictions and "accumulation" not in predictions, "it accumulates already"
 
 

@@ -6,7 +6,7 @@ import pytest
 from ranks.made_up import Training, always, train
 from ranks.test_replay import truth
 
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.shared_cpus import RankCpu, needed_s
 
 MS = 1e-3
@@ -43,7 +43,7 @@ def test_workers_that_make_a_batch_all_the_time_do_so_while_the_others_sleep_too
 
 def told(cpus: dict[int, RankCpu] | None):
     plan = Training(ranks=2, late=always(1, range(40), "wait", 40.0), steps=40, jitter=1.0)
-    compared = compare_collectives(train(plan).ranks, cpus=cpus)
+    compared = _compare_collectives(train(plan).ranks, cpus=cpus)
     assert compared is not None
     return plan, next(one for one in compared.communication.what_if if one.id == "rank_on_time")
 

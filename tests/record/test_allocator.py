@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from needs import GLIBC
 
-from feedline.profiler.session.session import allocator
+from feedline.profiler.session.session import _allocator
 
 ASK = """
 import ctypes, sys
@@ -25,7 +25,7 @@ def said(*libraries: Path) -> str:
 
 @GLIBC
 def test_it_is_the_c_librarys():
-    assert said() == allocator() == os.confstr("CS_GNU_LIBC_VERSION")
+    assert said() == _allocator() == os.confstr("CS_GNU_LIBC_VERSION")
 
 
 @pytest.mark.parametrize("name", ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so"])

@@ -16,7 +16,7 @@ from torchvision.transforms import v2
 
 import feedline
 from feedline.analysis.explain.build import recorded_report
-from feedline.analysis.measure.costs import CLOCKS, SampledDetails
+from feedline.analysis.measure.costs import _CLOCKS, SampledDetails
 from feedline.profiler.store.trainings import open_run
 
 SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 1.0
@@ -105,8 +105,8 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
 
 def details(weight: list[float], part: list[float]) -> SampledDetails:
     count, zeros = len(weight), np.zeros(len(weight))
-    whole = dict.fromkeys(CLOCKS, np.array(part) + 1.0)
-    parts = {("read", "open"): dict.fromkeys(CLOCKS, np.array(part))}
+    whole = dict.fromkeys(_CLOCKS, np.array(part) + 1.0)
+    parts = {("read", "open"): dict.fromkeys(_CLOCKS, np.array(part))}
     return SampledDetails(
         np.array(weight),
         np.ones(count),

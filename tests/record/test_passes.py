@@ -21,7 +21,7 @@ from feedline.analysis.rules.input import slow_first_batch, slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage
 from feedline.profiler.store.trainings import open_run
-from feedline.profiler.taps.loader_settings import asks_for_worker, attributes, changed
+from feedline.profiler.taps.loader_settings import _asks_for_worker, attributes, changed
 
 
 class Stream(IterableDataset):
@@ -115,9 +115,9 @@ def test_what_a_function_of_the_program_or_a_dataset_inside_asks_counts():
         def __iter__(self):
             return part_of(range(64))
 
-    assert asks_for_worker(Inside(Stream(True))) is True
-    assert asks_for_worker(ByFunction()) is True
-    assert asks_for_worker(Inside(Unaware())) is False
+    assert _asks_for_worker(Inside(Stream(True))) is True
+    assert _asks_for_worker(ByFunction()) is True
+    assert _asks_for_worker(Inside(Unaware())) is False
 
 
 def part_of(numbers):
@@ -229,7 +229,7 @@ def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(
     facts = facts_of(folder)
     drawing = open_run(folder).ranks[0].main.of(Stage.SAMPLER)["wall"].sum() / 1e9
     assert facts.order_s is not None and 0.8 * drawing <= 3 * facts.order_s <= drawing
-    assert slow_sampler.at_once(facts, facts.step.stages["sampler"]) and slow_sampler.of_torch(
+    assert slow_sampler._at_once(facts, facts.step.stages["sampler"]) and slow_sampler._of_torch(
         facts
     )
     finding = slow_sampler.check(facts)

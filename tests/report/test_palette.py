@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from report.made_up import nasty, report
 
-from feedline.analysis.report.palette import COLORS, Palette, _luminance, ink
+from feedline.analysis.report.palette import COLORS, Palette, _ink, _luminance
 
 #: Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision
 #: Deficiency, 2009, severity 1.0; on linear RGB.
@@ -94,7 +94,7 @@ def test_stages_that_meet_in_a_step_can_be_told_apart(blindness: str, scheme: in
 def test_text_on_a_segment_has_contrast_to_read(stage: str) -> None:
     for color in COLORS[stage]:
         text, ground = (
-            _luminance("#000000" if ink(color) == "#000" else "#ffffff"),
+            _luminance("#000000" if _ink(color) == "#000" else "#ffffff"),
             _luminance(color),
         )
         assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5

@@ -9,7 +9,7 @@ import pytest
 from report.made_up import VARIANTS, nasty, report
 
 from feedline.analysis.report import phrases, write
-from feedline.analysis.report.html_report import embedded, render, tied
+from feedline.analysis.report.html_report import _embedded, _tied, render
 from feedline.profiler import message
 from feedline.profiler.errors import OutputError
 
@@ -82,7 +82,7 @@ def test_names_are_escaped_wherever_they_appear() -> None:
 def test_embedded_json_can_neither_end_its_element_nor_begin_another() -> None:
     data = {"</script><!--": "<script>&amp;"}
 
-    text = embedded(data)
+    text = _embedded(data)
 
     assert not set("<>&") & set(text)
     assert json.loads(text) == data
@@ -90,7 +90,7 @@ def test_embedded_json_can_neither_end_its_element_nor_begin_another() -> None:
 
 def test_a_number_and_its_unit_stay_together() -> None:
     assert (
-        tied("takes 68 % of 12.3 ms in 4 states") == "takes 68\u00a0% of 12.3\u00a0ms in 4 states"
+        _tied("takes 68 % of 12.3 ms in 4 states") == "takes 68\u00a0% of 12.3\u00a0ms in 4 states"
     )
 
 

@@ -6,7 +6,7 @@ from text.breath import advised, said
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, change, check
+from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, _alone, change, check
 from feedline.analysis.text.formatting import percent
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
@@ -112,7 +112,7 @@ def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_sample
     )
     finding = check(facts)
 
-    assert needed(alone(facts)) == 8  # by what it is blocked
+    assert needed(_alone(facts)) == 8  # by what it is blocked
     assert finding.settings.get("num_workers", 0) <= 2
 
 

@@ -7,7 +7,7 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.rules.input import blocked, thread_oversubscription
-from feedline.analysis.rules.input.decode_bound import OTHERS, change, check
+from feedline.analysis.rules.input.decode_bound import _OTHERS, change, check
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():
@@ -31,7 +31,7 @@ def test_decoders_of_images_are_named_only_where_pixels_were_decoded():
         "Or decode only the crop.",
         "Or store smaller images.",
     ]
-    assert check(audio).fix == OTHERS
+    assert check(audio).fix == _OTHERS
     assert "whatif" in change(images).message
     assert "whatif" not in change(audio).message  # it measures decoders of images
 

@@ -107,7 +107,7 @@ def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
     left = next(call.left for call in PER_STEP if call.name == "logging")
 
     assert finding.place == "net.py:12" and finding.fix == "Log every 50 steps or so."
-    assert call_in_model.free(facts).stages["forward"].cpu == pytest.approx(0.25)
+    assert call_in_model._free(facts).stages["forward"].cpu == pytest.approx(0.25)
     assert change.stages["forward"].cpu == pytest.approx(0.25 + 0.75 * left)
     assert finding.cost_s == pytest.approx(0.75 * 30e-3 * (1 - left))  # what the fix spares
     assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None

@@ -24,7 +24,7 @@ def test_a_forward_whose_result_is_unused_can_be_removed():
     assert (finding.severity, finding.place) == (Severity.HIGH, "train.py:20")
     assert finding.cost_s == pytest.approx(0.02) and finding.cost_kind is CostKind.AT_LEAST
     assert isinstance(change, Change) and change.stages["forward"].cpu == pytest.approx(1 / 3)
-    assert isinstance(dropped_graphs.free(dropping()), Refused)
+    assert isinstance(dropped_graphs._free(dropping()), Refused)
 
 
 def test_one_whose_result_may_be_needed_has_only_a_bound():
@@ -35,7 +35,7 @@ def test_one_whose_result_may_be_needed_has_only_a_bound():
     assert finding.cost_s == pytest.approx(0.02 / 3)  # most of a pass stays without its graph
     assert "leave the call out" not in finding.how_to_check  # it may choose an action
     assert isinstance(dropped_graphs.change(facts), Refused)
-    assert dropped_graphs.free(facts).stages["forward"].cpu == pytest.approx(1 - 2 / 9)
+    assert dropped_graphs._free(facts).stages["forward"].cpu == pytest.approx(1 - 2 / 9)
 
 
 def test_passes_take_no_more_than_forward_and_a_short_one_is_not_told_of():

@@ -89,7 +89,8 @@ def test_without_a_loader_only_the_number_of_steps_counts():
 
 def test_more_steps_are_asked_for_the_wider_the_interval_is():
     assert [
-        too_short.needed(Certainty(*one)) for one in ((3, 0.0, 1.0), (20, 0.0, 0.3), (20, 0.0, 0.6))
+        too_short._needed(Certainty(*one))
+        for one in ((3, 0.0, 1.0), (20, 0.0, 0.3), (20, 0.0, 0.6))
     ] == [16, 80, 320]
 
 

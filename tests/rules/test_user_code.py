@@ -9,7 +9,7 @@ from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Operation
-from feedline.analysis.rules.input.user_code import change, check, free
+from feedline.analysis.rules.input.user_code import _free, change, check
 
 SLOW = {"dataset": (8.0, 0.0, 0.0)}
 GETITEM = ("data.py", 20, "__getitem__")
@@ -109,7 +109,7 @@ def test_half_the_time_and_none_of_it_are_changes_of_the_stage():
     facts = tokenizing()
 
     assert change(facts).stages["dataset"].cpu == pytest.approx(0.6)
-    assert free(facts).stages["dataset"].cpu == pytest.approx(0.2)
+    assert _free(facts).stages["dataset"].cpu == pytest.approx(0.2)
 
 
 def test_a_function_in_collate_claims_that_stage():

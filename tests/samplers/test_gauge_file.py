@@ -18,7 +18,7 @@ from feedline.profiler.samplers.gauge_file import (
     GaugeWriter,
     legend_path,
 )
-from feedline.profiler.samplers.gauge_reader import ROW_DTYPE, _read_legend, read_gauges
+from feedline.profiler.samplers.gauge_reader import _ROW_DTYPE, _read_legend, read_gauges
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -104,7 +104,7 @@ def test_thinning_keeps_half_of_each_gauge_however_rarely_it_comes(path: Path, o
         tick += 1
     writer.close()
 
-    rows = np.frombuffer(path.read_bytes()[20:], ROW_DTYPE)
+    rows = np.frombuffer(path.read_bytes()[20:], _ROW_DTYPE)
     number = np.bincount(rows["gauge"][rows["written"] == 1], minlength=101)
     for gauge, ticks in ((0, tick), (50, tick / 2), (51, tick / 2), (100, tick / 20)):
         assert abs(number[gauge] - ticks / 2) <= 1
@@ -122,7 +122,7 @@ def test_the_only_value_of_a_gauge_stays_and_a_reader_elsewhere_sees_that_the_fi
         writer.append(tick * 1_000_000, [(0, 1.0)])
     writer.close()
 
-    rows = np.frombuffer(path.read_bytes()[20:], ROW_DTYPE)
+    rows = np.frombuffer(path.read_bytes()[20:], _ROW_DTYPE)
     assert (rows["gauge"] == 7).sum() == 1
     assert time.time() - path.stat().st_mtime < 60
 

@@ -8,9 +8,9 @@ from ranks.made_up import Training, always, train
 
 from feedline.analysis.explain import late_launch
 from feedline.analysis.explain.build import recorded_report
-from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.launch_points import point_of
+from feedline.analysis.scaling.launch_points import _point_of
 from feedline.analysis.text.formatting import seconds
 from feedline.profiler.store.trainings import open_run
 
@@ -32,7 +32,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
     monkeypatch.setattr(late_launch, "_MATTERS", 0.0)
     run = open_run(tmp_path / "run")
 
-    said = late_launch.late_of([run], RANKS, point_of([run]).step_s)
+    said = late_launch.late_of([run], RANKS, _point_of([run]).step_s)
 
     assert said.startswith(
         f"with {RANKS} ranks, rank {LATE} is {seconds(recorded_report(run).comm.late[0].late_s)} late in "
@@ -40,7 +40,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
 
 def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_replay_refuses():
-    comm = compare_collectives(
+    comm = _compare_collectives(
         train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks
     ).communication
     point = Point(12, 1000.0, batch=20.0)

@@ -10,7 +10,7 @@ from advisor.made_up import run
 
 from feedline.__main__ import main
 from feedline.cli import scale
-from feedline.cli.converge import step_times
+from feedline.cli.converge import _step_times
 from feedline.profiler.samplers import cgroup, nvml
 
 TABLE = "1=67758,2=142704,4=235271,8=381000"
@@ -180,7 +180,7 @@ def test_updates_with_more_workers_are_predicted_from_two_numbers_of_them(record
     runs = [replace(run(), ranks=ranks, batch=32.0 * ranks, step_s=0.1) for ranks in (1, 4)]
     other = replace(runs[0], batch=256.0, step_s=0.9)
 
-    one, eight = step_times(
+    one, eight = _step_times(
         [Path("other"), recorded[1], recorded[4]], [other, *runs], runs[0], [1, 8]
     )
 
@@ -190,7 +190,7 @@ def test_updates_with_more_workers_are_predicted_from_two_numbers_of_them(record
         and eight.step_s == pytest.approx(0.1, rel=0.02)
         and eight.low <= eight.step_s < eight.high
     )
-    (alone,) = step_times([recorded[1]], runs[:1], runs[0], [2])
+    (alone,) = _step_times([recorded[1]], runs[:1], runs[0], [2])
     assert alone.step_s is None and "two or more rank counts" in alone.source
 
 

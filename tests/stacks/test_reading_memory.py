@@ -26,7 +26,7 @@ from feedline.profiler.stacks.thread_stacks import (
     _FRAME_BYTES,
     StackReader,
     Torn,
-    line_at,
+    _line_at,
     reads_truly,
 )
 
@@ -44,7 +44,7 @@ def test_each_instruction_has_its_line(module):
         source = file.read()
     for code in codes(compile(source, module.__file__, "exec")):
         for number, (line, *_) in enumerate(code.co_positions()):
-            read = line_at(code.co_linetable, code.co_firstlineno, 2 * number)
+            read = _line_at(code.co_linetable, code.co_firstlineno, 2 * number)
             assert read == (line or 0), (code, number)
 
 

@@ -9,7 +9,7 @@ from text.hostile import BIDI, CLEAR, CLIPBOARD, NAME, unsafe
 from warm_python import WarmPython
 
 from feedline.analysis.report.figures.svg import tag
-from feedline.analysis.report.html_report import embedded
+from feedline.analysis.report.html_report import _embedded
 from feedline.profiler.printable import printable
 
 ESCAPED = r"\x1b]52;c;ZXZpbA==\x07"
@@ -86,7 +86,7 @@ def test_the_page_of_a_study_of_scaling(run: Path, shown, make) -> None:
 @pytest.mark.parametrize("text", [NAME, "\u2028</script><!--", "javascript:alert(1)\udcff"])
 def test_figures_and_embedded_data_pass_nothing_on(text: str) -> None:
     drawn = tag("g", tag("text", text), data_tip=text, class_=text)
-    data = embedded({text: [text]})
+    data = _embedded({text: [text]})
 
     assert not unsafe(drawn) and not unsafe(json.dumps(json.loads(data), ensure_ascii=False))
     assert "</script" not in data and "<!--" not in data

@@ -10,7 +10,7 @@ import pytest
 import viztracer
 
 from feedline.__main__ import main
-from feedline.analysis.ranks.ingest_traces import read_trace
+from feedline.analysis.ranks.ingest_traces import _read_trace
 from feedline.analysis.traces.trace_columns import Kind
 from feedline.profiler.errors import TraceDamaged
 
@@ -60,7 +60,7 @@ def test_what_holds_no_device_and_no_training_is_refused_by_name(name, tmp_path)
     (tmp_path / name).write_bytes(holds if isinstance(holds, bytes) else json.dumps(holds).encode())
 
     with pytest.raises(TraceDamaged) as refused:
-        read_trace(str(tmp_path / name))
+        _read_trace(str(tmp_path / name))
     assert f"{name} was written by {who}" in str(
         refused.value
     ) and "feedline ingest reads traces of torch.profiler" in str(refused.value)
@@ -88,7 +88,7 @@ def test_events_of_unknown_categories_are_not_called_a_trace_without_a_device(
     with pytest.raises(
         TraceDamaged, match=rf"none of a category that feedline knows \(here: {called}\)"
     ):
-        read_trace(str(tmp_path / "t.json"))
+        _read_trace(str(tmp_path / "t.json"))
 
 
 def test_an_archive_of_torch_save_is_no_trace(tmp_path):
@@ -96,7 +96,7 @@ def test_an_archive_of_torch_save_is_no_trace(tmp_path):
         archive.writestr("model/data.pkl", "x")
 
     with pytest.raises(TraceDamaged, match="is compressed with zip"):
-        read_trace(str(tmp_path / "model.pt"))
+        _read_trace(str(tmp_path / "model.pt"))
 
 
 def test_a_trace_of_rocprof_is_read(tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_a_trace_of_rocprof_is_read(tmp_path, capsys):
         json.dumps({"traceEvents": events, "otherData": {"Name": "gfx90a"}})
     )
 
-    (trace,) = read_trace(str(tmp_path / "results.json"))
+    (trace,) = _read_trace(str(tmp_path / "results.json"))
     kinds = [Kind(kind) for kind in trace.events["kind"]]
     assert trace.maker == "rocprof" and trace.notes == []
     assert [kinds.count(kind) for kind in (Kind.KERNEL, Kind.COPY, Kind.RUNTIME, Kind.SYNC)] == [

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from feedline.analysis.explain.next_limit import _cpus_are_full, lifted
+from feedline.analysis.explain.next_limit import _cpus_are_full, _lifted
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 CONVERSIONS = frozenset(
@@ -690,7 +690,9 @@ def allowed(told: Any, rule_id: str, full: bool = False) -> float:
     above = [
         roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]
     ]
-    gone = lifted(rule_id, full or _cpus_are_full(finding["cause"] for finding in told["findings"]))
+    gone = _lifted(
+        rule_id, full or _cpus_are_full(finding["cause"] for finding in told["findings"])
+    )
     kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in gone]
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
 

@@ -32,10 +32,10 @@ from feedline.analysis.text.formatting import rate, value
 from feedline.cli.scale import from_runs
 from feedline.cli.settings import as_typed
 from feedline.cli.tune import TuneCommand
-from feedline.cli.tune import tuned as search_of
+from feedline.cli.tune import _tuned as search_of
 from feedline.cli.verify import pairs as planning
 from feedline.cli.verify.text import write_trial
-from feedline.cli.whatif import predict, prediction
+from feedline.cli.whatif import _predict, prediction
 from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, split_run
@@ -110,7 +110,7 @@ def tune(path: Path):
 
 
 def whatif(path: Path, settings=None, fix=None) -> WhatIf:
-    return predict(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
+    return _predict(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
 
 
 def of_the_loader(found: Report) -> list[Finding]:

@@ -8,11 +8,11 @@ from feedline.cli.parser import Parser
 from feedline.cli.settings import (
     LOADER,
     MACHINE,
+    _settings_of,
     add_settings,
     as_code,
     as_typed,
     refuse_impossible,
-    settings_of,
 )
 from feedline.profiler.errors import ScriptError
 
@@ -61,7 +61,7 @@ def test_values_have_the_types_of_their_arguments():
 )
 def test_what_is_wrong_is_named(text, message):
     with pytest.raises(argparse.ArgumentTypeError) as error:
-        settings_of({**LOADER, **MACHINE})(text)
+        _settings_of({**LOADER, **MACHINE})(text)
 
     assert str(error.value).startswith(message)
 
@@ -75,7 +75,7 @@ def test_a_name_in_two_options_is_given_twice(capsys):
 
 def test_a_command_takes_only_its_own_names():
     with pytest.raises(argparse.ArgumentTypeError, match="unknown setting 'cores'"):
-        settings_of(LOADER)("cores=4")
+        _settings_of(LOADER)("cores=4")
 
 
 @pytest.mark.parametrize("name", ["prefetch_factor", "persistent_workers"])
@@ -100,4 +100,4 @@ def test_settings_can_be_typed_again():
     given = {"num_workers": 2, "in_order": False, "cores": 1.5}
 
     assert as_typed(given) == "num_workers=2,in_order=false,cores=1.5"
-    assert settings_of({**LOADER, **MACHINE})(as_typed(given)) == given
+    assert _settings_of({**LOADER, **MACHINE})(as_typed(given)) == given

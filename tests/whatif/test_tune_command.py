@@ -263,7 +263,7 @@ def test_workers_that_memory_forbids_are_not_said_to_be_of_no_help():
 
 
 def test_settings_that_are_the_best_already_are_kept():
-    assert tune_text.conclusion(searched(ClosedForm(), num_workers=4)) == (
+    assert tune_text._conclusion(searched(ClosedForm(), num_workers=4)) == (
         "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other "
         "settings within the limits would be more "
         "than 2 % faster."

@@ -228,7 +228,7 @@ def check(facts: RankFacts) -> Finding | None:
     )
 
 
-def slow(facts: RankFacts) -> Finding | None:
+def _check_slow(facts: RankFacts) -> Finding | None:
     """Find transfer that nothing hides, where the network reaches less than half of its bandwidth."""
     exposed, comm = facts.exposed, facts.comm
     if exposed is None or comm is None or exposed.share < MIN_EXPOSED_SHARE or not _slow(facts):
@@ -492,7 +492,7 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
 
 SLOW_RULE: Rule[RankFacts] = Rule(
     _SLOW,
-    slow,
+    _check_slow,
     _faster,
     claims=("*/comm/transfer", "exposed_transfer"),
     effort=Effort.HARDWARE,

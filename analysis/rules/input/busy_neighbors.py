@@ -133,7 +133,7 @@ def change(facts: RuleInputs) -> Change:
 def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
     return arguments(
         facts,
-        needed(alone(facts), _most_workers(facts))
+        needed(_alone(facts), _most_workers(facts))
         if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s
         else None,
     )
@@ -172,7 +172,7 @@ def _kept_from_workers_s(facts: RuleInputs) -> float:
     computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)
     if total.blocked_s is not None and computes_s < _COMPUTES * (computes_s + total.blocked_s):
         return 0.0
-    now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
+    now, then = gained_s(facts), gained_s(_alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
 
 
@@ -181,10 +181,10 @@ def _most_workers(facts: RuleInputs) -> int:
 
     How long samples are blocked, which would carry more, was measured beside those programs.
     """
-    return math.ceil(cpus.left_by_others(alone(facts)))
+    return math.ceil(cpus.left_by_others(_alone(facts)))
 
 
-def alone(facts: RuleInputs) -> RuleInputs:
+def _alone(facts: RuleInputs) -> RuleInputs:
     """Return the run with the other programs' CPUs free.
 
     What the making of batches waited for them is gone.

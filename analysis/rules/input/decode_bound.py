@@ -46,7 +46,7 @@ _ON_GPU = " (nvJPEG, DALI)"
 _MEASURED = ("png", "webp", "bmp", "tiff", "cv2.", "torchvision.")
 _STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
-OTHERS = (
+_OTHERS = (
     "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
 )
 
@@ -140,7 +140,7 @@ def _fixes(facts: RuleInputs) -> list[str]:
     """Return what to do first, and the alternatives."""
     if _videos(facts):
         return [*_FRAMES, *([_FRAMES_ON_GPU] if facts.on_gpu else [])]
-    return _of_images(facts) if facts.decodes_images else [OTHERS]
+    return _of_images(facts) if facts.decodes_images else [_OTHERS]
 
 
 def _of_images(facts: RuleInputs) -> list[str]:

@@ -84,11 +84,11 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, took_s)
     if weight is Severity.INFO:
         return None
-    once = at_once(facts, took_s)
+    once = _at_once(facts, took_s)
     (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
-    call = None if of_torch(facts) else _known(facts)
-    place = "" if of_torch(facts) else line_of_stage(facts, SAMPLER)
-    if reading := "" if of_torch(facts) else _reads_samples(facts):
+    call = None if _of_torch(facts) else _known(facts)
+    place = "" if _of_torch(facts) else line_of_stage(facts, SAMPLER)
+    if reading := "" if _of_torch(facts) else _reads_samples(facts):
         more, place = [*more, _READS], reading
         fix, *others = [_STORED, *(other for other in (fix, *others) if other != _STORED)]
     elif call is not None:
@@ -163,7 +163,7 @@ def _reads_samples(facts: RuleInputs) -> str:
     return place if sum(lines.values()) >= _MOSTLY * tree.weight.seconds else ""
 
 
-def at_once(facts: RuleInputs, took_s: float) -> bool:
+def _at_once(facts: RuleInputs, took_s: float) -> bool:
     """Tell whether most of the time goes to the first indices of a pass.
 
     The sampler makes an order for all of them then.
@@ -172,7 +172,7 @@ def at_once(facts: RuleInputs, took_s: float) -> bool:
     return facts.order_s is not None and facts.order_s > _MOSTLY * took_s * steps_per_pass
 
 
-def of_torch(facts: RuleInputs) -> bool:
+def _of_torch(facts: RuleInputs) -> bool:
     """Tell whether torch's own sampler draws the indices.
 
     It makes the order of a pass in one call already.
@@ -187,7 +187,7 @@ def _says(facts: RuleInputs, batch_s: float, once: bool) -> tuple[str, list[str]
     if not once or facts.order_s is None:
         return _EACH(sampler=_called(facts), took=batch_s), []
     order = _ONCE(sampler=_called(facts), took=facts.order_s)
-    if not of_torch(facts):
+    if not _of_torch(facts):
         return order, []
     samples = facts.setting("dataset_samples")
     drawn = _DRAWS(samples=samples) if isinstance(samples, int) else _DRAWS_ALL
@@ -196,7 +196,7 @@ def _says(facts: RuleInputs, batch_s: float, once: bool) -> tuple[str, list[str]
 
 def _fixes(facts: RuleInputs, once: bool) -> list[str]:
     """Return what to do first, and the alternatives."""
-    if not of_torch(facts):
+    if not _of_torch(facts):
         return _IN_ONE_CALL
     name = _name(facts)
     if not once:
@@ -210,7 +210,7 @@ def _fixes(facts: RuleInputs, once: bool) -> list[str]:
 
 def _may_replace(facts: RuleInputs, once: bool) -> bool:
     """Whether drawing with replacement, which the sampler does not do yet, would be faster."""
-    can = of_torch(facts) and once and _name(facts) in _DRAWS_AGAIN
+    can = _of_torch(facts) and once and _name(facts) in _DRAWS_AGAIN
     return can and not facts.setting("replacement")
 
 

@@ -72,7 +72,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _fixes(facts: RuleInputs, sure: Certainty) -> list[str]:
     """More steps; of a training that failed, the error first."""
-    steps = count(needed(sure))
+    steps = count(_needed(sure))
     if facts.failed:
         return [_ERROR(failed=facts.failed), _NEEDS(steps=steps)]
     return [_TRAIN(steps=steps)]
@@ -138,7 +138,7 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
     return [*found, Evidence("input_share", what, steady_share(facts), SHARE), *shares]
 
 
-def needed(sure: Certainty) -> int:
+def _needed(sure: Certainty) -> int:
     """Return how many steps give an interval that does not reach from the gate to a high share.
 
     It narrows with the square root of their number.

@@ -147,7 +147,7 @@ def _left(slow: SlowCode) -> float | None:
     )
 
 
-def free(facts: RuleInputs) -> Change | Refused:
+def _free(facts: RuleInputs) -> Change | Refused:
     """Let it take no time."""
     slow = slow_code(facts)
     return _NOT_SAMPLED if slow is None else _scaled(slow, 0.0)
@@ -167,6 +167,6 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=CHEAPER,
     supposing="if this code took no time",
     of_input=True,
-    free=free,
+    free=_free,
     action="speed up this function",
 )

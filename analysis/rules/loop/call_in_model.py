@@ -138,7 +138,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     return _scaled(called, left or 0.0)
 
 
-def free(facts: RuleInputs) -> Change | Refused:
+def _free(facts: RuleInputs) -> Change | Refused:
     """Return the stage without the call."""
     return _scaled(_called(facts), 0.0)
 
@@ -158,6 +158,6 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by a call in the model",
     lifts=LESS_TO_COMPUTE,
     supposing="if this call took no time",
-    free=free,
+    free=_free,
     action="speed up this call",
 )

@@ -70,7 +70,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     return _without(facts)
 
 
-def free(facts: RuleInputs) -> Change | Refused:
+def _free(facts: RuleInputs) -> Change | Refused:
     """Return the same where their results may be needed: no more can be saved."""
     if facts.dropped is None or facts.dropped.unused:
         return Refused("removed", "The passes can be removed.")
@@ -89,6 +89,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=(FORWARD,),
     bound="Bound by a forward pass whose graph is dropped",
     lifts=LESS_TO_COMPUTE,
-    free=free,
+    free=_free,
     action="spare this forward pass",
 )

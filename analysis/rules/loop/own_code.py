@@ -307,7 +307,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     return _scaled(facts, left)
 
 
-def free(facts: RuleInputs) -> Change | Refused:
+def _free(facts: RuleInputs) -> Change | Refused:
     """Return it takes none."""
     return _scaled(facts, 0.0)
 
@@ -328,6 +328,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("other", "loss"),
     bound="Bound by the training loop",
     lifts=LESS_TO_COMPUTE,
-    free=free,
+    free=_free,
     action="speed up this code",
 )

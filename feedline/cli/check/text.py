@@ -131,12 +131,12 @@ def _annotations(results: Sequence[CheckedLimit], run: ComparedRun) -> Iterator[
             file, line = ("", "") if masks.MASK in file else (file, line)
             properties = {"file": file, "line": line, "title": f"feedline: {result.id}"}
             parameters = ",".join(
-                f"{name}={escaped(text, ':,')}" for name, text in properties.items() if text
+                f"{name}={_escaped(text, ':,')}" for name, text in properties.items() if text
             )
-            yield f"::error {parameters}::{escaped(f'{result.outcome}: {result.message}')}"
+            yield f"::error {parameters}::{_escaped(f'{result.outcome}: {result.message}')}"
 
 
-def escaped(text: str, also: str = "") -> str:
+def _escaped(text: str, also: str = "") -> str:
     """Escape the text of a workflow command.
 
     It is escaped as actions/toolkit does (packages/core/src/command.ts).

@@ -78,7 +78,7 @@ class _AdviseCommand:
                 reached,
                 advised,
                 args.target,
-                step_times(args.runs, runs, run, args.ranks or []),
+                _step_times(args.runs, runs, run, args.ranks or []),
             )
         document_text.show(document_of(runs, advised, times), console_for(args))
         if args.json is not None:
@@ -159,7 +159,7 @@ def _rises(name: str, run: "TrainingRecord", target: float) -> bool:
     return bool(len(values) and values[0] < target) if lower is None else not lower
 
 
-def step_times(
+def _step_times(
     paths: "list[Path]", runs: "list[TrainingRecord]", like: "TrainingRecord", workers: list[int]
 ) -> "list[StepTime]":
     """Return seconds per update for each number of workers, at the batch per worker of ``like``.

@@ -80,7 +80,7 @@ class TuneCommand:
 
         training = replayable(args.run)
         tuning = (
-            Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
+            Tuning(refused=training) if isinstance(training, Refused) else _tuned(training, args)
         )
         console = console_for(args)
         document_text.show(document_of(tuning, args.run), console)
@@ -99,7 +99,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
     check_files(args)
 
 
-def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
+def _tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     """Search, say before how long that takes, and measure it."""
     from feedline.analysis.ledger.change import Refused
     from feedline.analysis.ledger.view import loader_call

@@ -49,7 +49,7 @@ def document_of(tuning: Tuning, run: Path) -> Document:
     change = [Fields(tuple(lines))] if lines else []
     return Document(
         (
-            Headline(conclusion(tuning.search)),
+            Headline(_conclusion(tuning.search)),
             *map(Note, tuning.remarks),
             *change,
             _by_workers(tuning.search),
@@ -176,7 +176,7 @@ def _memory(limits: Limits) -> str:
     return " or ".join(parts)
 
 
-def conclusion(search: Search) -> str:
+def _conclusion(search: Search) -> str:
     """Return the advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
@@ -203,7 +203,7 @@ def render(tuning: Tuning) -> str:
         Path(__file__).with_name("tune.html"),
         it=tuning.search,
         line=tuning.line,
-        advice=conclusion(tuning.search),
+        advice=_conclusion(tuning.search),
         figure=throughput_by_workers(tuning.search),
         remarks=list(_why_not_more(tuning)),
         names=_SETTING_NAMES,

@@ -95,7 +95,7 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[_TrialGuard]:
             root,
             run,
             *writable,
-            *caches(os.environ),
+            *_caches(os.environ),
             *(Path(name) for name in _SYSTEM_FOLDERS if os.path.isdir(name)),
         ]
         yield _TrialGuard(
@@ -105,7 +105,7 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[_TrialGuard]:
         )
 
 
-def caches(variables: Mapping[str, str]) -> list[Path]:
+def _caches(variables: Mapping[str, str]) -> list[Path]:
     """Return the caches that exist.
 
     One that also holds the working or home folder is left out, as with ``HF_HOME=/workspace``.

@@ -75,7 +75,7 @@ _MIN_TRIAL_STEPS = 30
 
 
 @dataclass(frozen=True)
-class PairPlan:
+class _PairPlan:
     """The runs of a trial.
 
     Attributes:
@@ -113,7 +113,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     check_writable(args.writable)
     program = ["--", *program] if _is_command(program) else program
     new = results.prepare(args.output, [_PATCH], force=True)  # a patch of feedline's, never another
-    names = [_run_name(arm, pair) for arm, pair in order(args.pairs)]
+    names = [_run_name(arm, pair) for arm, pair in _order(args.pairs)]
     request = [
         *fingerprint(program),
         str(args.run_folder),
@@ -183,7 +183,7 @@ def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: 
         say(f"recording the unchanged training for {takes}")
     plan = _unchanged_plan(args, program)
     stop_after = f"{_RECORD_S}s" if args.steps is None else str(args.steps)
-    if failed := train(plan, run.name, ["--stop-after", stop_after]):
+    if failed := _train(plan, run.name, ["--stop-after", stop_after]):
         raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
     unfinished.add(run.name)
     return run
@@ -202,7 +202,7 @@ def _read_recording(path: Path) -> Replayable:
     return training
 
 
-def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayable) -> PairPlan:
+def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayable) -> _PairPlan:
     """Plan the runs of a trial.
 
     Raises:
@@ -217,7 +217,7 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
     _check_passes(settings, facts, steps, args.steps is not None)
     if "batch_size" in settings and not facts.throughput.samples_per_s:
         raise FixError("samples were not seen, so batches of different sizes cannot be compared")
-    return PairPlan(
+    return _PairPlan(
         tried=tried_with(environment, training, fix, margin)
         if environment
         else tried(training, settings, fix, margin),
@@ -235,10 +235,10 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
     )
 
 
-def _unchanged_plan(args: argparse.Namespace, program: list[str]) -> PairPlan:
+def _unchanged_plan(args: argparse.Namespace, program: list[str]) -> _PairPlan:
     """Plan a run of the training as it is."""
     nothing = Tried("", "", "", "", 0.0, None, "")
-    return PairPlan(
+    return _PairPlan(
         nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet
     )
 
@@ -294,7 +294,7 @@ def _pass_steps(facts: RuleInputs) -> int | None:
     return max(1, round(samples / batch)) if isinstance(samples, int) and batch else None
 
 
-def order(pairs: int) -> list[tuple[str, int]]:
+def _order(pairs: int) -> list[tuple[str, int]]:
     """Return arms and pairs.
 
     The arm that goes first alternates, so that a machine that becomes slower affects both.
@@ -323,7 +323,7 @@ def _run_s(recorded: Path, facts: RuleInputs, steps: int) -> float | None:
     return min(max(whole_s - steps_s, 0.0), _MAX_START_S) + steps * facts.step.mean_s
 
 
-def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTrial:
+def _record(plan: _PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTrial:
     """Run all pairs and decide.
 
     Raises:
@@ -332,7 +332,7 @@ def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTri
     """
     runs: list[TrialRun] = []
     units: set[str] = set()
-    for arm, pair in order(plan.pairs):
+    for arm, pair in _order(plan.pairs):
         made = _run_name(arm, pair) not in unfinished
         left.begin()
         trial_run, own_unit = _trial_run(plan, arm, pair, unfinished, str(left))
@@ -349,7 +349,7 @@ def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTri
 
 
 def _trial_run(
-    plan: PairPlan, arm: str, pair: int, unfinished: Unfinished, left: str
+    plan: _PairPlan, arm: str, pair: int, unfinished: Unfinished, left: str
 ) -> tuple[TrialRun, str]:
     """Train for some steps, unless that was already done; also returns the unit of the rate.
 
@@ -369,7 +369,7 @@ def _trial_run(
         if not plan.quiet:
             shown = plan.tried.change if arm == CHANGED else UNCHANGED
             say(f"{shown}, run {pair} of {plan.pairs}{left}")
-        if failed := train(plan, name, options, plan.environment if arm == CHANGED else {}):
+        if failed := _train(plan, name, options, plan.environment if arm == CHANGED else {}):
             return TrialRun(arm, pair, None, 0, failed), ""
         unfinished.add(name)
     try:
@@ -381,8 +381,8 @@ def _trial_run(
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
 
-def train(
-    plan: PairPlan,
+def _train(
+    plan: _PairPlan,
     name: str,
     options: list[str],
     environment: Mapping[str, str] = MappingProxyType({}),
@@ -455,7 +455,7 @@ def _not_changed(path: Path) -> str:
     )
 
 
-def _patch(plan: PairPlan) -> tuple[str, str]:
+def _patch(plan: _PairPlan) -> tuple[str, str]:
     """Return the diff of the user's file; or "", and why there is none."""
     if plan.environment:
         return "", f"start the program with {as_assignments(plan.environment)} in its environment"

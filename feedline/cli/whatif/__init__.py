@@ -79,7 +79,7 @@ class WhatifCommand:
         from feedline.analysis.report.json_report import plain
         from feedline.cli.whatif.text import document_of
 
-        answer = predict(args)
+        answer = _predict(args)
         console = console_for(args)
         document_text.show(document_of(answer, args.run), console)
         if args.json is not None:
@@ -88,7 +88,7 @@ class WhatifCommand:
         return NO_PREDICTION if answer.refused else 0
 
 
-def predict(args: argparse.Namespace) -> "WhatIf":
+def _predict(args: argparse.Namespace) -> "WhatIf":
     """Read the run and predict.
 
     Raises:

@@ -36,7 +36,7 @@ from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import NoFunctionModes
 
-DISPATCH_KEY = "BackendSelect"
+_DISPATCH_KEY = "BackendSelect"
 # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 _ENGINE = "torch.autograd.graph"
 _MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
@@ -83,14 +83,14 @@ class _CollectiveKernels:
         """
         if self._module is not None:
             return
-        key = torch._C._parse_dispatch_key(DISPATCH_KEY)
+        key = torch._C._parse_dispatch_key(_DISPATCH_KEY)
         if key is None:
-            raise RuntimeError(f"this torch has no dispatch key {DISPATCH_KEY}")
+            raise RuntimeError(f"this torch has no dispatch key {_DISPATCH_KEY}")
         below, operations = torch._C._dispatch_keyset_full_after(key), collective_operations()
-        self._module = torch._C._dispatch_library("IMPL", "c10d", DISPATCH_KEY, __file__, 0)
+        self._module = torch._C._dispatch_library("IMPL", "c10d", _DISPATCH_KEY, __file__, 0)
         for operation in operations:
             self._module.impl(
-                operation.op.name(), DISPATCH_KEY, self._kernel(operation, below), True
+                operation.op.name(), _DISPATCH_KEY, self._kernel(operation, below), True
             )
 
     def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:
@@ -129,7 +129,7 @@ class _CollectiveKernels:
         return kernel
 
 
-collective_kernels = _CollectiveKernels()
+_collective_kernels = _CollectiveKernels()
 
 
 class CollectiveTap:
@@ -157,14 +157,14 @@ class CollectiveTap:
         Raises:
             Exception: this torch is built differently, or other code has kernels there.
         """
-        collective_kernels.register()
+        _collective_kernels.register()
         self.ends.attach(self._patches)
-        collective_kernels.tap = self
+        _collective_kernels.tap = self
 
     def detach(self) -> None:
         """Receive no more collectives. Pending callbacks still arrive."""
-        if collective_kernels.tap is self:
-            collective_kernels.tap = None
+        if _collective_kernels.tap is self:
+            _collective_kernels.tap = None
         self._patches.undo()
 
     def stop(self) -> int:

@@ -38,7 +38,7 @@ _MOST_OTHERS = 64  # optimizers that take turns with the one whose learning rate
 _ReportSetup = Callable[[dict[str, object]], None]
 
 
-class ConvergenceWatch:
+class _ConvergenceWatch:
     """Receives events of a training from the other taps. No method raises.
 
     Attributes:
@@ -494,6 +494,6 @@ def attach(
     report: ReportHook, patches: Patches, report_setup: _ReportSetup, when_imported: WhenImported
 ) -> Callable[[], None]:
     """Watch the training of this process; returns a function that ends it."""
-    watch = ConvergenceWatch(report, report_setup)
+    watch = _ConvergenceWatch(report, report_setup)
     watch.attach(patches, when_imported)
     return watch.stop

@@ -15,7 +15,7 @@ from warm_python import WarmPython
 from feedline.__main__ import main
 from feedline.analysis.report import perfetto_trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.windows import _READINGS_NS, _marks_in, read_windows, shared_clock
+from feedline.analysis.traces.windows import _READINGS_NS, _marks_in, _shared_clock, read_windows
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.trainings import open_run
@@ -177,10 +177,10 @@ def test_the_bound_is_said_in_the_report_and_in_the_file(run, file, bound_ns):
 def test_the_marks_and_the_runs_own_readings_agree(run):
     opened = open_run(run).ranks[0]
     trace = read_kineto(str(opened.folder / "kineto.json.gz"))
-    by_marks = shared_clock(trace, opened.manifest.anchors)
+    by_marks = _shared_clock(trace, opened.manifest.anchors)
     rows, _ = _marks_in(trace)
     trace.events["name"][rows] = trace.events["name"][0]
-    by_readings = shared_clock(trace, opened.manifest.anchors)
+    by_readings = _shared_clock(trace, opened.manifest.anchors)
 
     assert (by_marks.marks, by_readings.marks) == (len(rows), 0)
     assert (

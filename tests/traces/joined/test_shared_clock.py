@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from traces.strategies import made
 
 from feedline.analysis.traces.trace_columns import Kind, Trace, Track
-from feedline.analysis.traces.windows import _READINGS_NS, shared_clock
+from feedline.analysis.traces.windows import _READINGS_NS, _shared_clock
 from feedline.profiler.clock import MARK
 
 UNIX, BOOT = 1_790_000_000_000_000_000, 4_000_000_000_000
@@ -50,7 +50,7 @@ def sequence(bursts, offset) -> list[tuple[int, int, int]]:
 
 @given(bursts=bursts, offset=st.integers(UNIX - BOOT, UNIX + BOOT))
 def test_the_true_offset_of_two_steady_clocks_lies_within_the_bound(bursts, offset):
-    found = shared_clock(marked(sequence(bursts, lambda _: offset)), [])
+    found = _shared_clock(marked(sequence(bursts, lambda _: offset)), [])
 
     assert abs(int(found.clock.offset[0]) + offset) <= found.clock.bound + 1
 
@@ -63,7 +63,7 @@ def test_the_true_offset_of_two_steady_clocks_lies_within_the_bound(bursts, offs
 def test_a_clock_that_was_set_on_the_way_is_within_the_bound_everywhere(bursts, step, at):
     border = BOOT + sum(pause + sum(map(sum, burst)) + len(burst) for pause, burst in bursts[:at])
     marks = sequence(bursts, lambda now: UNIX + (step if now >= border else 0))
-    found = shared_clock(marked(marks), [])
+    found = _shared_clock(marked(marks), [])
 
     shown = found.clock.to_reference(np.array([begin for _, begin, _ in marks]))
     true = [begin - UNIX - (step if said >= border else 0) for said, begin, _ in marks]
@@ -71,7 +71,7 @@ def test_a_clock_that_was_set_on_the_way_is_within_the_bound_everywhere(bursts, 
 
 
 def test_the_narrowest_gap_counts():
-    found = shared_clock(
+    found = _shared_clock(
         marked(
             [
                 (BOOT, UNIX + 90, 10),
@@ -90,7 +90,7 @@ def test_the_narrowest_gap_counts():
 
 
 def test_marks_do_without_unix_time():
-    found = shared_clock(marked([(BOOT, 1000, 10), (BOOT + 100, 1100, 10)], origin=0), [])
+    found = _shared_clock(marked([(BOOT, 1000, 10), (BOOT + 100, 1100, 10)], origin=0), [])
 
     assert found.clock.to_reference(np.array([1000])).tolist() == pytest.approx([BOOT], abs=100)
 
@@ -102,7 +102,7 @@ def test_what_only_looks_like_a_mark_is_none(name):
     trace = marked([(BOOT, UNIX, 10), (BOOT + 100, UNIX + 100, 10)])
     trace.names[0] = name
 
-    assert shared_clock(trace, []) is None
+    assert _shared_clock(trace, []) is None
 
 
 def test_without_marks_the_runs_readings_count_with_what_they_differ_by():
@@ -111,7 +111,7 @@ def test_without_marks_the_runs_readings_count_with_what_they_differ_by():
         {"perf_counter_ns": BOOT, "time_ns": UNIX},
         {"perf_counter_ns": BOOT + 10**9, "time_ns": UNIX + 10**9 + 2_000_000},
     ]
-    found = shared_clock(trace, anchors)
+    found = _shared_clock(trace, anchors)
 
     assert (found.marks, found.clock.bound) == (0, _READINGS_NS + 2_000_000)
     assert found.clock.to_reference(np.array([UNIX, UNIX + 10**9 + 2_000_000])).tolist() == [
@@ -123,7 +123,7 @@ def test_without_marks_the_runs_readings_count_with_what_they_differ_by():
 
 def test_a_trace_of_a_clock_of_its_own_cannot_be_joined_without_marks():
     assert (
-        shared_clock(
+        _shared_clock(
             marked([(BOOT, 5, 10)], origin=0), [{"perf_counter_ns": BOOT, "time_ns": UNIX}]
         )
         is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, Copy, copy_of, synchronises
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, Copy, _synchronises, copy_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, Copy, copy_o
     ],
 )
 def test_calls_that_wait_for_the_device_are_known(name):
-    assert synchronises(name)
+    assert _synchronises(name)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_calls_that_wait_for_the_device_are_known(name):
     ],
 )
 def test_calls_that_return_at_once_are_not(name):
-    assert not synchronises(name)
+    assert not _synchronises(name)
 
 
 @pytest.mark.parametrize(
