@@ -18,7 +18,7 @@ import feedline
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document
-from feedline.analysis.report.first_screen import first_screen, places
+from feedline.analysis.report.terminal import first_screen, places
 from feedline.analysis.text.sentences import MAX_WORDS
 
 MAX_LINES, MAX_PROSE = 25, 110

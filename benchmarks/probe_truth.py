@@ -32,7 +32,7 @@ import torch
 from twins import Estimate, in_turns, table, wait_for_quiet, write_json
 
 from feedline.pipelines.photos import scan
-from feedline.pipelines.probes import compute, decoders, device_copy, pagecache, read_speed
+from feedline.pipelines.probes import compute, decoders, device_copy, read_speed
 from feedline.pipelines.probes.probe_rounds import ProbePlan, Workload, on_one_core, run_round
 from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ, _Readers, _start_readers
 
@@ -99,7 +99,7 @@ def fio(file: Path, way: read_speed._ReadMode) -> float:
     for one in stretches(file, way.readers) if apart else [file]:
         if way.cache == "cold":
             with open(one, "rb") as opened:
-                pagecache.evict(opened.fileno())
+                read_speed.evict(opened.fileno())
     where = {"filename_format": f"{file}.{way.readers}.$jobnum"} if apart else {"filename": file}
     job = {
         "name": "truth",

@@ -4,7 +4,7 @@
 
 The main process sleeps between batches, so that the next one is always ready, and then takes it: ``next(loader)`` by the clock and in CPU
 seconds of the main thread. What the first touch of the batch's pages costs is beside it. Straight lines through the batches of 4 kB give
-the cost per batch and per tensor. analysis/ledger/view/handover_cost.py has its constants from here. Prints Markdown.
+the cost per batch and per tensor. analysis/ledger/view/handover.py has its constants from here. Prints Markdown.
 """
 
 import argparse

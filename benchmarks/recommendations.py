@@ -24,7 +24,7 @@ from torchvision.transforms import v2
 from twins import Estimate, in_turns, machine, table, tree_cpu_s, wait_for_quiet, write_json
 
 from feedline.pipelines.loaders.image_samples import decode_libjpeg, decode_pillow
-from feedline.pipelines.probes.pagecache import evict
+from feedline.pipelines.probes.read_speed import evict
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 
 SIZE, BATCH = 224, 32

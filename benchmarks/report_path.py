@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 import feedline
-from feedline.analysis.explain.build import recorded_report, training_input
-from feedline.analysis.ledger.change import Change
+from feedline.analysis.explain.reports_of_run import recorded_report, training_input
+from feedline.analysis.ledger.finding import Change
 from feedline.analysis.report import terminal
 from feedline.profiler.store.trainings import open_run
 

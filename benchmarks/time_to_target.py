@@ -27,10 +27,15 @@ from acceptance.data import Data
 from torch import nn
 from twins import table, write_json
 
-from feedline.analysis.convergence.noise_windows import _noise_over_training
+from feedline.analysis.convergence.read_training import _noise_over_training
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
-from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
-from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
+from feedline.analysis.convergence.training_record import (
+    Curve,
+    GradientNorms,
+    NoiseOverTraining,
+    TimeToTarget,
+    TrainingRecord,
+)
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
 #: Of each batch the best is inside, or the next larger one does not come to the target with every

@@ -22,8 +22,8 @@ from statistics import median
 
 from twins import machine, table, wait_for_quiet, write_json
 
-from feedline.analysis.explain.build import training_input
-from feedline.analysis.ledger.change import Change, PredictedRate, Refused
+from feedline.analysis.explain.reports_of_run import training_input
+from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
 from feedline.analysis.predict.replay_of import RecordedInput, predict, recorded_input
 from feedline.profiler.store.run_folder import Run
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from feedline.analysis.report.loaded import LoadedRun, load, load_all
     from feedline.profiler.errors import FeedlineError
-    from feedline.profiler.session.api import metric, record, stage
-    from feedline.profiler.session.trace_ready import on_trace_ready
+    from feedline.profiler.session.api import metric, on_trace_ready, record, stage
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,7 +35,7 @@ _HOMES = {
     "load": "feedline.analysis.report.loaded",
     "load_all": "feedline.analysis.report.loaded",
     "metric": "feedline.profiler.session.api",
-    "on_trace_ready": "feedline.profiler.session.trace_ready",
+    "on_trace_ready": "feedline.profiler.session.api",
     "record": "feedline.profiler.session.api",
     "stage": "feedline.profiler.session.api",
 }

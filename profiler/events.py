@@ -224,7 +224,7 @@ class Flag:
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
     WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
-    #: FORWARD: all that it got was in memory before, unchanged (taps/own_code/resident.py)
+    #: FORWARD: all that it got was in memory before, unchanged (taps/own_code/producers.py)
     RESIDENT = 16384
     #: FORWARD: of a module without parameters, such as a transform (told without a loader)
     BARE = 32768

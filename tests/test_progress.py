@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from feedline.cli import outputs, remaining
-from feedline.cli.remaining import Remaining
+from feedline.cli import outputs, unfinished
+from feedline.cli.unfinished import Remaining
 
 LONG = """\
 import time
@@ -24,7 +24,7 @@ with progress_bar(False, "starting") as tell:
 def clock(monkeypatch):
     """A clock that a test sets."""
     times = [100.0]
-    monkeypatch.setattr(remaining.time, "monotonic", lambda: times[-1])
+    monkeypatch.setattr(unfinished.time, "monotonic", lambda: times[-1])
     return times
 
 

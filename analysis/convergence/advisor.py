@@ -4,23 +4,32 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from feedline.analysis.convergence import batch_cost, checks, noise_windows
+from feedline.analysis.convergence import checks, read_training, target
 from feedline.analysis.convergence.advice import (
     Advice,
     AdviceCase,
     advice_for,
     fixes_of,
+    for_price,
+    growing_batch,
     has_norm,
     is_adaptive,
+    lower_rate,
+    more_epochs,
     norm_layers,
     optimizer_kinds,
+    rate_fix,
+    scaled_rate,
     verdict_of,
+    warmup_for,
 )
-from feedline.analysis.convergence.batch_advice import for_price, growing_batch, more_epochs
 from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict, classify, group_runs
-from feedline.analysis.convergence.rate_advice import lower_rate, rate_fix, scaled_rate, warmup_for
-from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
-from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
+from feedline.analysis.convergence.training_record import (
+    BatchPrice,
+    NoiseOverTraining,
+    TrainingRecord,
+    entries_of,
+)
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.text.formatting import share
 
@@ -65,7 +74,7 @@ def advise(runs: Sequence[TrainingRecord]) -> Advised:
     stopped = any(checks.stops_advice(finding) for _, finding in findings)
     verdicts = classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
-    priced = batch_cost.price_batch(over, largest.batch) if largest.batch else None
+    priced = target.price_batch(over, largest.batch) if largest.batch else None
     case = AdviceCase(largest, ordered[0] if len(group_runs(runs)) > 1 else None, over, priced)
     needs = list(dict.fromkeys(need for verdict in verdicts for need in verdict.needs))
     if over.value is None:
@@ -90,7 +99,7 @@ def _best_noise(
 
     It is the training's, not the batch's.
     """
-    scales = [(noise_windows.usable_noise(run, findings), run.name) for run, findings in checked]
+    scales = [(read_training.usable_noise(run, findings), run.name) for run, findings in checked]
     return max(scales, key=lambda item: sum(window.value is not None for window in item[0].windows))
 
 

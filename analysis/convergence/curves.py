@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.training_record import Curve
-from feedline.analysis.convergence.training_series import CurvePoints
+from feedline.analysis.convergence.training_record import Curve, CurvePoints
 from feedline.analysis.intervals import FloatArray
 
 #: Part of the samples before a point that its mean is taken over.

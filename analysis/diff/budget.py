@@ -9,7 +9,7 @@ from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import ComparedRun, interval_of
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
-from feedline.analysis.measure.certainty import half_width, interval_of_rate
+from feedline.analysis.measure.noise import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 from feedline.analysis.text.formatting import NOT_MEASURED, share, value
 

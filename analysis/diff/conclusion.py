@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.diff import code_shares
+from feedline.analysis.diff import side as code_shares
 from feedline.analysis.diff.context import different_work, how_diverged, shared_differences
 from feedline.analysis.diff.run_diff import (
     Differing,
@@ -418,8 +418,8 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
 def _functions(diff: RunDiff, cause: Quantity) -> list[str]:
     """Return the function of the program that moved most, in the direction of a cause."""
     of_sample = cause.id == "stage/wait" or cause.group in ("sample", "blocked")
-    of_loop = code_shares.OF_STEP if cause.id == "stage/other" else ""
-    group = code_shares.OF_SAMPLE if of_sample else of_loop
+    of_loop = code_shares.CODE_OF_STEP if cause.id == "stage/other" else ""
+    group = code_shares.CODE_OF_SAMPLE if of_sample else of_loop
     moved = [one for one in diff.changed if one.group == group and one.grew == cause.grew]
     if not moved:
         return []

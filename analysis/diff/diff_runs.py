@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from feedline.analysis.diff import code_shares, context
+from feedline.analysis.diff import context
+from feedline.analysis.diff import side as code_shares
 from feedline.analysis.diff.conclusion import cause_of, conclude_diff
 from feedline.analysis.diff.effects import (
     CPU_OF_STEP,
@@ -215,13 +216,13 @@ def _material(sides: Sides, effect: Effect) -> bool:
         "collective": STEP,
         "sample": TOTAL,
         "blocked": TOTAL,
-        code_shares.OF_SAMPLE: TOTAL,
-        code_shares.OF_STEP: STEP,
+        code_shares.CODE_OF_SAMPLE: TOTAL,
+        code_shares.CODE_OF_STEP: STEP,
     }.get(effect.measure.group)
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     if (
-        effect.measure.group in ("sample", "blocked", code_shares.OF_SAMPLE)
+        effect.measure.group in ("sample", "blocked", code_shares.CODE_OF_SAMPLE)
         and abs(effect.change) * _samples_at_once(sides) < _MATERIAL * sides.mean(STEP)[0]
     ):
         return False

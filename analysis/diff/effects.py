@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.diff import code_shares
+from feedline.analysis.diff import side as code_shares
 from feedline.analysis.diff.side import MEASURED, ComparedRun, Influence, Measure, Speed
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.model import MIN_OTHERS
@@ -278,8 +278,8 @@ def _comparable(sides: Sides, id: str) -> bool:
     group = id.partition("/")[0]
     if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
         return False  # stages of a trace are others
-    wholes = {"stage": STEP, "blocked": TOTAL, code_shares.OF_STEP: STEP}
-    whole = {**wholes, code_shares.OF_SAMPLE: TOTAL}.get(group, id)
+    wholes = {"stage": STEP, "blocked": TOTAL, code_shares.CODE_OF_STEP: STEP}
+    whole = {**wholes, code_shares.CODE_OF_SAMPLE: TOTAL}.get(group, id)
     return all(whole in run.measures for run in sides.runs)
 
 

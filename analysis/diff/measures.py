@@ -7,17 +7,23 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.diff import code_shares
+from feedline.analysis.diff import side
 from feedline.analysis.diff.side import CPU_TIMED_STAGES, ComparedRun, Influence, Measure
 from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.intervals import FloatArray
-from feedline.analysis.measure.certainty import counted_in, means_of, relative, walls_of
 from feedline.analysis.measure.costs import SampledDetails
-from feedline.analysis.measure.noise import MIN_VALUES, error_of
+from feedline.analysis.measure.counted_steps import CLEARLY
+from feedline.analysis.measure.noise import (
+    MIN_VALUES,
+    counted_in,
+    error_of,
+    means_of,
+    relative,
+    walls_of,
+)
 from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.measure.rest_samples import CLEARLY
 from feedline.analysis.measure.stages import UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify
@@ -276,13 +282,13 @@ def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     if report.user_code is None or report.step is None:
         return
     workers = report.workers
-    wholes = {code_shares.OF_STEP: (report.step.mean_s, relative(means_of(rank)), Influence.THREAD)}
+    wholes = {side.CODE_OF_STEP: (report.step.mean_s, relative(means_of(rank)), Influence.THREAD)}
     total = workers.per_sample.get("total") if workers is not None else None
     if total is not None and total.cpu_s:
         whole_s = total.cpu_s + (total.blocked_s or 0.0)
         known = relative(_batches(rank, "working"))
-        wholes[code_shares.OF_SAMPLE] = whole_s, known, Influence.CPU
-    for one in code_shares.function_shares(report.user_code):
+        wholes[side.CODE_OF_SAMPLE] = whole_s, known, Influence.CPU
+    for one in side.function_shares(report.user_code):
         if one.group in wholes:
             whole_s, (error, drift), kind = wholes[one.group]
             yield Measure(
@@ -295,7 +301,7 @@ def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
                 math.hypot(one.error, error),
                 drift,
                 kind,
-                code_shares.UNSEEN * whole_s,
+                side.UNSEEN * whole_s,
             )
 
 

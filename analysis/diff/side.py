@@ -1,16 +1,93 @@
-"""The runs of one side of a comparison, and what the machine did to them."""
+"""The runs of one side of a comparison, what the machine did to them, and what their functions took."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.run_diff import RunName
 from feedline.analysis.explain.model import Report
-from feedline.analysis.measure.certainty import half_width
+from feedline.analysis.measure.code_places import (
+    BACKWARD,
+    EVALUATION,
+    MAKING,
+    OPTIMIZER,
+    SAMPLER,
+    START,
+    WAIT,
+)
+from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.noise import half_width
+from feedline.analysis.measure.user_code import UserCode
+from feedline.analysis.text.formatting import called
 from feedline.profiler.events import Stage
+
+#: Groups of quantities: functions that make samples, and others of the step.
+CODE_OF_SAMPLE, CODE_OF_STEP = "code_sample", "code_step"
+#: What is seen there is the training loop itself, whose parts are the stages.
+_OF_LOOP = (WAIT, START, SAMPLER, BACKWARD, OPTIMIZER)
+# sampled stacks of a group: of fewer, a function that was not seen may still be there
+_FEWEST_STACKS = 50
+#: Of the whole: what a function takes that was not seen. Less than 1 % is not told, and of few
+#: stacks none may be in it.
+UNSEEN = math.hypot(0.01, 1 / _FEWEST_STACKS)
+
+
+@dataclass(frozen=True)
+class _FunctionShare:
+    """A function of the program, without those of the program that it calls.
+
+    Attributes:
+        group: OF_SAMPLE or OF_STEP.
+        name: with its file: ``tokenize() in data.py``.
+        share: (0 to 1) of making a sample, or of the step.
+        error: of ``share``, relative.
+    """
+
+    group: str
+    name: str
+    share: float
+    error: float
+
+
+def _known_groups(code: UserCode | None) -> set[str]:
+    """Return the groups of which enough stacks were sampled to compare their functions."""
+    if code is None:
+        return set()
+    counts = {CODE_OF_SAMPLE: code.making_samples, CODE_OF_STEP: code.step_samples}
+    return {group for group, count in counts.items() if count >= _FEWEST_STACKS}
+
+
+def function_shares(code: UserCode) -> Iterator[_FunctionShare]:
+    """Return the program's functions, those of several places once."""
+    loop = {
+        (one.file, one.function)
+        for one in code.functions
+        if one.kind == MAIN and one.place in _OF_LOOP
+    }
+    shares: dict[tuple[str, str], float] = {}
+    for one in code.functions:
+        if one.kind == MAIN and one.place not in MAKING:
+            if one.place == EVALUATION or (one.file, one.function) in loop:
+                continue
+        elif one.place not in MAKING:
+            continue
+        key = (
+            CODE_OF_SAMPLE if one.place in MAKING else CODE_OF_STEP,
+            _named(one.function, one.file),
+        )
+        shares[key] = shares.get(key, 0.0) + one.own_share
+    for (group, name), share in shares.items():
+        number = code.making_samples if group == CODE_OF_SAMPLE else code.step_samples
+        if share > 0 and number:
+            error = math.sqrt((1 - min(share, 1.0)) / share / number * code.spread)
+            yield _FunctionShare(group, name, share, error)
+
+
+def _named(function: str, file: str) -> str:
+    """Return the name of a function with brackets, or of a line of a module without."""
+    return f"{called(function)} in {file}"
 
 
 class Influence:
@@ -27,9 +104,9 @@ class Influence:
 #: Stages in which the main thread's CPU time is measured.
 CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}
 #: Groups of quantities that are per step.
-OF_STEP = ("step", "stage", "cpu", "wait", "collective", code_shares.OF_STEP)
+OF_STEP = ("step", "stage", "cpu", "wait", "collective", CODE_OF_STEP)
 #: Groups of quantities that sampled stacks tell.
-OF_CODE = (code_shares.OF_SAMPLE, code_shares.OF_STEP)
+OF_CODE = (CODE_OF_SAMPLE, CODE_OF_STEP)
 _PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
@@ -128,9 +205,7 @@ def _same_work(runs: Sequence[ComparedRun]) -> bool:
 
 def with_code_of_all(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
     """Return runs with what sampled stacks tell only where they tell it of all of them."""
-    known = set(OF_CODE).intersection(
-        *(code_shares.known_groups(run.report.user_code) for run in runs)
-    )
+    known = set(OF_CODE).intersection(*(_known_groups(run.report.user_code) for run in runs))
     dropped = [group for group in OF_CODE if group not in known]
     return [
         replace(
@@ -327,7 +402,7 @@ class Speed:
 def _part(id: str) -> str:
     """Return what a stage is part of: the model's (``cpu``), or a sample (``sample``)."""
     group = id.partition("/")[0]
-    return {code_shares.OF_SAMPLE: "sample", "step": "cpu"}.get(group, group)
+    return {CODE_OF_SAMPLE: "sample", "step": "cpu"}.get(group, group)
 
 
 def _known(measure: Measure | None) -> bool:

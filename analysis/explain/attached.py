@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from feedline.analysis.explain.standstill import Standstill, standstill
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
-from feedline.analysis.measure.code_frames import origin
-from feedline.analysis.measure.code_node import Weight, share_of
-from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT
+from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT, origin
 from feedline.analysis.measure.code_places import OTHER as OWN
-from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
+from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weight, share_of
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code

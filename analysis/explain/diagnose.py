@@ -14,9 +14,9 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import F, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.ledger.view.batch_function import sure_of_the_rest
 from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
+from feedline.analysis.ledger.view.loop_code import sure_of_the_rest
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.rules.input import (

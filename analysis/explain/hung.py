@@ -15,8 +15,13 @@ import numpy as np
 from feedline.analysis.explain.standstill import program_line, standstill
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.measure.at_end import LONG_S
-from feedline.analysis.measure.code_frames import program_frames, within_the_program
-from feedline.analysis.measure.code_places import START, WAIT, standing
+from feedline.analysis.measure.code_places import (
+    START,
+    WAIT,
+    program_frames,
+    standing,
+    within_the_program,
+)
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.full_memory import filled_since
 from feedline.analysis.measure.rank_metrics import RankMetrics

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
 from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.predict.rank_cpu import rank_cpus
+from feedline.analysis.predict.main_process import rank_cpus
 from feedline.analysis.ranks.communication import Communication, describe_delay
 from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from feedline.analysis.convergence import read_training
 from feedline.analysis.convergence.read_training import summarise
-from feedline.analysis.convergence.training_series import ConvergenceSummary
-from feedline.analysis.explain import notes as notes_of
+from feedline.analysis.convergence.training_record import ConvergenceSummary
+from feedline.analysis.explain import headline as notes_of
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import MeasuredRun, RankSummary
@@ -27,7 +27,6 @@ from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import (
     batch_making,
-    machine_use,
     memory,
     needless,
     own_code,
@@ -36,20 +35,11 @@ from feedline.analysis.measure import (
     waits,
 )
 from feedline.analysis.measure.at_end import AtEnd, at_end
-from feedline.analysis.measure.certainty import (
-    certainty,
-    half_width,
-    interval_of_rate,
-    means_of,
-    relative,
-    unseen,
-)
 from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.crops import cut_first
 from feedline.analysis.measure.feeding import take_turns, together
-from feedline.analysis.measure.full_memory import filled_since, full_limit
+from feedline.analysis.measure.full_memory import filled_since, full_limit, killed_worker
 from feedline.analysis.measure.growing_lines import line_of_samples
-from feedline.analysis.measure.killed import killed_worker
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
@@ -61,6 +51,14 @@ from feedline.analysis.measure.model import (
     Workers,
 )
 from feedline.analysis.measure.needless import unused_gradients
+from feedline.analysis.measure.noise import (
+    certainty,
+    half_width,
+    interval_of_rate,
+    means_of,
+    relative,
+    unseen,
+)
 from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -68,7 +66,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
-from feedline.analysis.predict.rank_cpu import rank_cpus
+from feedline.analysis.predict.main_process import rank_cpus
 from feedline.analysis.predict.starts import settling_cpu_s, staying_cpu_s
 from feedline.analysis.ranks import comparison
 from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
@@ -348,7 +346,7 @@ def _cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | Non
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
         return None
-    return machine_use.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
+    return rank_metrics.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
 def _facts(
@@ -388,7 +386,7 @@ def _facts(
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
         batch_tensors=workers.batch_tensors if workers else None,
-        moved=machine_use.moved_per_step(rank.main, rank.steps, rank.first),
+        moved=rank_metrics.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
         full_limit_bytes=full_limit(rank),
         loader_elsewhere=rank.loader_elsewhere,

@@ -7,7 +7,7 @@ why.
 
 from dataclasses import dataclass, field, fields
 
-from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.convergence.training_record import ConvergenceSummary
 from feedline.analysis.ledger.finding import (
     Finding,
     Gain,

@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 from feedline.analysis.explain.model import Roofline
 from feedline.analysis.explain.next_limit import held, lifted_by
 from feedline.analysis.explain.order import claimed, findings_together, lies_within
-from feedline.analysis.explain.tried import Trial
-from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
+from feedline.analysis.explain.speed_trial import Trial
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
+from feedline.analysis.ledger.finding import (
+    REJECTED,
+    Change,
+    CostKind,
+    Factor,
+    Finding,
+    PredictedRate,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.cpus import contended

@@ -1,4 +1,4 @@
-"""Bounds of a run's throughput, each in samples/s.
+"""Bounds of a run's throughput, each in samples/s: which one is the nearest, and which the next.
 
 They are what the run itself shows, and what was measured apart. One trace gives most of them by
 accounting: workers over wall time per sample, CPUs over CPU seconds per sample, the step without
@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator
 
 from feedline.analysis.explain import limit_words
-from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
+from feedline.analysis.explain.limit_words import RATE, behind, sentence
+from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
 from feedline.analysis.measure.feeding import together
 from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
@@ -24,7 +25,7 @@ _MOVING = ("transport", "pin", "copy")  # in the main process
 _MOSTLY = 0.5
 
 
-def of_run(run: MeasuredRun) -> list[ThroughputBound]:
+def _of_run(run: MeasuredRun) -> list[ThroughputBound]:
     """Return what the run's own records say."""
     step, workers, batch = run.step, run.workers, run.throughput.batch_size
     if step is None or not batch:
@@ -177,7 +178,7 @@ def _roof(
     return ThroughputBound(id, name, kind, samples_per_s, None, None, message, _THIS_RUN, binds)
 
 
-def of_device(
+def _of_device(
     peak_flops: float, flop_per_sample: float, computed_in: str, source: str
 ) -> ThroughputBound:
     """Return what the device's peak allows."""
@@ -199,7 +200,7 @@ def of_device(
     )
 
 
-def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
+def _of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
     """Return what was measured apart, in this run's samples."""
     bounds: list[ThroughputBound] = []
     measured = [
@@ -328,7 +329,7 @@ _NO_CEILINGS = (
 )
 
 
-def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
+def _peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
     """Find it in a file of ceilings: the maker's figure before the best round that was measured.
 
     Args:
@@ -374,3 +375,150 @@ def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> tuple[float | 
         return None, "the ceilings file gives no peak FLOP/s"
     same = [product for product in products if ceilings.peak_flops in (product.value, product.high)]
     return ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
+
+
+# the clocks of several processes, and steps that begin before their first batch was asked for
+_MARGIN = 0.03
+_WARM = 3  # columns of a long series that are left out of its spread
+_KNEE_SHARE = 0.95
+
+
+def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | None:
+    """Put a run on its roofline.
+
+    Args:
+        run: as it was measured.
+        ceilings: of this machine, data and model; None: only the roofs that the run itself shows.
+
+    Returns:
+        None for a run without steps, or with batches of unknown size.
+    """
+    rate = run.throughput.samples_per_s
+    if rate is None or run.step is None:
+        return None
+    flop, flop_source = _flop_per_sample(run, ceilings)
+    computed_in = run.step.flop.computed_in if run.step.flop else ""
+    peak_flops, peak_source = _peak(ceilings, computed_in)
+    bounds = _of_run(run) + (_of_ceilings(run, ceilings) if ceilings else [])
+    if peak_flops and flop:
+        bounds.append(_of_device(peak_flops, flop, computed_in, peak_source))
+    bounds.sort(key=lambda roof: roof.samples_per_s)
+    mfu = rate * flop / peak_flops if flop and peak_flops else None
+    if mfu is not None and mfu > 1 + _MARGIN:
+        peak_source = (
+            f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have "
+            f"been busy when the peak was measured"
+        )
+        mfu = None
+    low, high = _spread(run)
+    pace, least = run.throughput, low or rate
+    if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
+        low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
+    nearest, following = (None, None) if run.step.gpu_is_behind else _bounds(bounds, least)
+    unit = RATE if run.throughput.ranks == 1 else f"{RATE} per rank"
+    return Roofline(
+        samples_per_s=rate,
+        low=low,
+        high=high,
+        flop_per_sample=flop,
+        flop_source=flop_source,
+        peak_flops=peak_flops,
+        peak_source=peak_source,
+        mfu=mfu,
+        roofs=bounds,
+        nearest=nearest.name if nearest else None,
+        next=following.name if following else None,
+        becomes=following.samples_per_s if following else None,
+        message=behind(run.step)
+        if run.step.gpu_is_behind
+        else sentence(rate, nearest, following, unit),
+        sweep=_sweep(ceilings) if ceilings else None,
+        nearest_id=nearest.id if nearest else None,
+        next_id=following.id if following else None,
+    )
+
+
+def _flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float | None, str]:
+    """Return the FLOP of forward and backward for one sample, and how it is known or why not."""
+    counted = run.step.flop if run.step else None
+    if counted is not None and counted.samples:
+        return (
+            counted.forward + counted.backward
+        ) / counted.samples, "counted in one step of this run"
+    if ceilings is not None and ceilings.flop_per_sample:
+        return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
+    hook = next((hook for hook in run.hooks if hook.name == "FLOP" and not hook.attached), None)
+    return None, hook.why if hook else "they were not counted in any step of this run"
+
+
+def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
+    """Return the throughput two standard errors of the mean step below and above.
+
+    It comes from the columns of the series, so a slow drift is in it too.
+    """
+    rate, step = run.throughput.samples_per_s, run.step
+    if rate is None or step is None:
+        return None, None
+    means = [sum(parts) for parts in zip(*step.series.stages.values(), strict=True)]
+    steps = step.series.steps
+    if len(means) >= 4 * _WARM:
+        means, steps = means[_WARM:], steps[_WARM:]
+    if len(means) < 4:
+        return None, None
+    total = sum(steps)
+    mean = sum(n * mean_s for n, mean_s in zip(steps, means, strict=True)) / total
+    error = (
+        math.sqrt(sum((n * (mean_s - mean)) ** 2 for n, mean_s in zip(steps, means, strict=True)))
+        / total
+        / mean
+    )
+    return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
+
+
+def _bounds(
+    bounds: list[ThroughputBound], at_least: float
+) -> tuple[ThroughputBound | None, ThroughputBound | None]:
+    """Return the nearest roof and the next, of those that can bind.
+
+    One that lies below the run did not hold.
+
+    Args:
+        bounds: lowest first.
+        at_least: samples/s that the run reached for certain.
+    """
+    above = [
+        roof
+        for roof in bounds
+        if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)
+    ]
+    if above and above[0].kind == "gpu":  # which a fix of anything else does not lift
+        return above[0], None
+    return (above[0] if above else None), (above[1] if len(above) > 1 else None)
+
+
+def _sweep(ceilings: Ceilings) -> Sweep | None:
+    """Return the throughput by batch size, as `feedline probe` measured it."""
+    for ceiling in ceilings.ceilings:
+        if ceiling.part == "sweep" and ceiling.value:
+            rows = _columns(ceiling.settings)
+            if len(rows) >= 2:
+                sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
+                knee = next(
+                    int(size)
+                    for size, rate in zip(sizes, rates, strict=True)
+                    if rate >= _KNEE_SHARE * max(rates)
+                )
+                return Sweep([int(size) for size in sizes], rates, low, high, knee, ceiling.source)
+    return None
+
+
+def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
+    lists = [settings.get(name) for name in ("batches", "samples_per_s", "low", "high")]
+    if not all(isinstance(column, list) for column in lists):
+        return []
+    rows = [
+        row
+        for row in zip(*lists, strict=False)
+        if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)
+    ]
+    return sorted((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)

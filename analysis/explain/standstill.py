@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
-from feedline.analysis.measure.code_places import IDLE, WAIT, standing
+from feedline.analysis.measure.code_places import (
+    IDLE,
+    WAIT,
+    CodeFrame,
+    origin,
+    program_frames,
+    standing,
+)
 from feedline.analysis.measure.roles import WatchedRank, frames_of, inside_process, shown
 from feedline.analysis.text.sentences import NAME, TIME, Sentence
 from feedline.profiler.attach.watched import STOPPED, ZOMBIE, WatchedProcess, WatchedThread

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from feedline.analysis.ledger.finding import Evidence
-from feedline.analysis.ledger.rows import sample_rows, step_rows
-from feedline.analysis.ledger.table import Ledger
+from feedline.analysis.ledger.table import Ledger, sample_rows, step_rows
 from feedline.analysis.measure.clues import (
     Denormal,
     DroppedForwards,

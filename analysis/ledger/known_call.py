@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from feedline.analysis.measure.code_frames import origin
-from feedline.analysis.measure.code_node import Chain, CodeNode
+from feedline.analysis.measure.code_places import origin
+from feedline.analysis.measure.code_tree import Chain, CodeNode
 from feedline.analysis.measure.source_lines import SourceLines, parsed
 from feedline.profiler.store.sampled_stacks import StackFrame
 

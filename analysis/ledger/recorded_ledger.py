@@ -21,8 +21,7 @@ from feedline.analysis.intervals import (
     union,
     without,
 )
-from feedline.analysis.ledger.rows import sample_rows, step_rows
-from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable, sample_rows, step_rows
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.pace import throughput_of

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from feedline.analysis.ledger.change import Change, Refused
-from feedline.analysis.ledger.finding import ROOF_KINDS, Finding
+from feedline.analysis.ledger.finding import ROOF_KINDS, Change, Finding, Refused
 from feedline.analysis.ranks.communication import Prediction
 
 F = TypeVar("F")

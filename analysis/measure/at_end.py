@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.measure.blocking import DOING as DOING_BLOCKED
-from feedline.analysis.measure.blocking import pids
+from feedline.analysis.measure.batch_making import DOING as DOING_BLOCKED
+from feedline.analysis.measure.batch_making import pids
 from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import ASIDE

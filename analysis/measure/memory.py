@@ -8,9 +8,13 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray, IntArray
 from feedline.analysis.measure.counted_steps import Counted
-from feedline.analysis.measure.growing_lines import line_of_loop, lines_of_loop, lines_of_samples
+from feedline.analysis.measure.growing_lines import (
+    keeping_line,
+    line_of_loop,
+    lines_of_loop,
+    lines_of_samples,
+)
 from feedline.analysis.measure.jumps import Jumps
-from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
 from feedline.analysis.measure.pace import stands_for
 from feedline.analysis.measure.source_lines import SourceLines

@@ -20,10 +20,9 @@ from feedline.analysis.measure.clues import (
     Skipped,
     UnusedGradients,
 )
-from feedline.analysis.measure.code_frames import program_frames, within_the_program
+from feedline.analysis.measure.code_places import program_frames, within_the_program
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.growing_lines import line_of_skip
-from feedline.analysis.measure.kept_graphs import around, in_order
+from feedline.analysis.measure.growing_lines import around, in_order, line_of_skip
 from feedline.analysis.measure.memory import model_called_at
 from feedline.analysis.measure.source_lines import SourceLines, parsed
 from feedline.analysis.measure.steps import Steps

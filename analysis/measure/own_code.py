@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, holds
 from feedline.analysis.measure.boundaries import Boundaries
-from feedline.analysis.measure.certainty import interval
+from feedline.analysis.measure.noise import interval
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage

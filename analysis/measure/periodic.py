@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, overlap
-from feedline.analysis.measure.code_frames import program_frames, within_the_program
-from feedline.analysis.measure.code_node import CodeNode
-from feedline.analysis.measure.code_places import CHECKPOINT, COMPILE
-from feedline.analysis.measure.code_tree import MAIN, is_tapped
+from feedline.analysis.measure.code_places import (
+    CHECKPOINT,
+    COMPILE,
+    program_frames,
+    within_the_program,
+)
+from feedline.analysis.measure.code_tree import MAIN, CodeNode, is_tapped
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import PeriodicStall

@@ -76,7 +76,7 @@ def _spans(times: FloatArray) -> FloatArray:
 
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
     for index, (name, unit) in enumerate(sampled.names):
-        if _OF_WORKER.fullmatch(name):  # killed.py reads it
+        if _OF_WORKER.fullmatch(name):  # full_memory.py reads it
             continue
         chosen = sampled.gauge == index
         values, times = sampled.value[chosen], (sampled.time[chosen] - origin) / 1e9

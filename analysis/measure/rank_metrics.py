@@ -1,4 +1,4 @@
-"""What one rank did, from its records, and its mean step."""
+"""What one rank did, from its records: its mean step, and what that takes of the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,24 +8,180 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import FloatArray, IntArray, holds
-from feedline.analysis.measure import machine_use, waits
+from feedline.analysis.intervals import FloatArray, IntArray, holds, overlap
+from feedline.analysis.measure import waits
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
-from feedline.analysis.measure.counted_steps import Counted, Estimate
+from feedline.analysis.measure.counted_steps import Counted, Estimate, samples_in_rests
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.kept_windows import batches_stand_for, passes
-from feedline.analysis.measure.model import Cost, Throughput
+from feedline.analysis.measure.model import Cost, Gauge, Moved, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.rest_samples import samples_in_rests
 from feedline.analysis.measure.stages import IN_GETITEM, STEP_STAGES
-from feedline.analysis.measure.step_model import StepSeries, StepSummary
+from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, steps_of
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 from feedline.analysis.traces.windows import gpu_work
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Arithmetic, Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
+
+_NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
+_FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
+_STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
+
+
+def _flop(main: Process, steps: Steps) -> Flop | None:
+    """Return the operations of the step that was counted, None when none was."""
+    counted = main.view(Stage.FLOP)
+    if not len(counted):
+        return None
+    end = int(counted["start"][-1] + counted["wall"][-1])
+    at = int(np.searchsorted(steps.start, end, "right")) - 1
+    inside = at >= 0 and end <= steps.boundaries.end[at] and steps.samples[at]
+    samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
+    if not samples:
+        return None
+    return Flop(
+        float(counted["forward_flop"][-1]),
+        float(counted["backward_flop"][-1]),
+        samples,
+        _NAMES.get(int(counted["arithmetic"][-1]), ""),
+    )
+
+
+def _of_steps(main: Process, steps: Steps, *stages: Stage) -> Records:
+    """Return the main thread's records of stages whose wait for a CPU was measured.
+
+    Evaluation is left out: it is not part of the steps.
+    """
+    records = main.of(*stages)
+    measured = (records["runqueue"] >= 0) & (records["thread"] == 0)
+    return records[measured & ~holds(steps.boundaries.evaluation, records["start"])]
+
+
+def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Return how long the main thread was runnable without a CPU inside a mean step, s.
+
+    Args:
+        first: index of the first step that counts.
+        stages: whose records are looked at.
+    """
+    records = _of_steps(main, steps, *stages)
+    inside = steps.boundaries.step_of(records["start"]) >= first
+    if not inside.any():
+        return None
+    return float(records["runqueue"][inside].sum()) / (len(steps.start) - first) / 1e9
+
+
+def _queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Return the share (0 to 1) of the time in which the main thread wants a CPU that it has none.
+
+    Only these stages inside steps count. None: not measured.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    records = _of_steps(main, steps, *stages)
+    records = records[records["cpu"] >= 0]
+    records = (
+        records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
+    )
+    queued = float(records["runqueue"].sum())
+    wanted = float((records["runqueue"] + records["cpu"]).sum())
+    return queued / wanted if wanted else None
+
+
+def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
+    """Return how long the main thread was runnable without a CPU, in these stages.
+
+    int64 [steps], ns; 0 where that was not measured.
+    """
+    records = _of_steps(main, steps, *stages)
+    records = records[records["runqueue"] > 0]
+    at = steps.boundaries.step_of(records["start"])
+    inside = at >= 0
+    queued = np.minimum(records["runqueue"], records["wall"])[inside]
+    return np.minimum(
+        np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall
+    )
+
+
+def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float) -> float | None:
+    """Return the mean CPU seconds a step of the training process and all it started.
+
+    None: too few readings while the steps ran.
+
+    Args:
+        gauge: CPU seconds per second of the tree of processes, over the whole run.
+        origin_ns: the time from which its readings are counted.
+        mean_s: of all steps, also those that were only counted: recorded ones can be longer.
+    """
+    if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
+        return None
+    at = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns
+    evaluation = steps.boundaries.evaluation
+    since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
+    inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
+    inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
+    rates = np.array(gauge.values)[inside]
+    return float(rates.mean()) * mean_s if len(rates) >= _FEWEST_READINGS else None
+
+
+def _gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | None:
+    """Return the mean seconds per step of the GPU by stage; None when no GPU was timed.
+
+    A stage's mean is over the steps all of whose records of that stage were timed: not those whose
+    events were read after a window ended. Evaluation is left out.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    evaluation, timed = steps.boundaries.evaluation, main.view(Stage.GPU)
+    timed = timed[~holds(evaluation, timed["host_start"])]
+    number_of_steps = len(steps.wall) - first
+    means: dict[str, float] = {}
+    for number in sorted(set(timed["of_stage"].tolist())):
+        hosts = main.of(Stage(number))
+        hosts = hosts[~holds(evaluation, hosts["start"])]
+        marks = timed[timed["of_stage"] == number]
+        step = steps.boundaries.step_of(marks["host_start"]) - first
+        counts = np.bincount(step[step >= 0], minlength=number_of_steps)
+        wanted = steps.boundaries.step_of(hosts["start"]) - first
+        whole = (counts > 0) & (
+            counts == np.bincount(wanted[wanted >= 0], minlength=number_of_steps)
+        )
+        if whole.any():
+            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], number_of_steps)
+            means[Stage(number).name.lower()] = float(spent[whole].mean()) / 1e9
+    return means or None
+
+
+def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
+    """Return means per step of each stage, of the recorded steps that count.
+
+    A stage that did not occur is left out, and evaluation.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    number_of_steps = len(steps.wall) - first
+    means = {}
+    for name, stage in _STAGES.items():
+        records = main.of(stage)
+        inside = steps.boundaries.step_of(records["start"]) >= first
+        records = records[inside & ~holds(steps.boundaries.evaluation, records["start"])]
+        if len(records):
+            nbytes, measured = float(records["nbytes"].sum()), records["cpu"][records["cpu"] >= 0]
+            pageable = float(records["nbytes"][records["flags"] & Flag.PINNED == 0].sum())
+            means[name] = Moved(
+                times=len(records) / number_of_steps,
+                nbytes=nbytes / number_of_steps,
+                cpu_s=float(measured.sum()) / number_of_steps / 1e9 if len(measured) else None,
+                pageable=pageable / nbytes if nbytes else 0.0,
+            )
+    return means
+
 
 _TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
 _MOSTLY = 0.5  # of the time of evaluation
@@ -195,7 +351,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     took = np.bincount(of, evaluation[:, 1] - evaluation[:, 0], len(evaluated)) / 1e9
     took *= steps.boundaries.evaluation_stands_for
     all_kept = rank.main.stride == 1
-    queued_s = machine_use.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+    queued_s = runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
         median_s=float(np.median(mean.walls)),
@@ -209,9 +365,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         evaluation_loads=_loads(evaluation, rank.main.of(Stage.NEXT)),
         evaluation_period=float(np.median(np.diff(again))) if len(again) > 1 and all_kept else None,
         series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=machine_use.gpu_stages(rank.main, steps, rank.first),
+        gpu_stages=_gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
-        flop=machine_use.flop(rank.main, steps),
+        flop=_flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
         main_runqueue_share=_main_runqueue_share(rank),
         sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
@@ -358,9 +514,7 @@ def _main_runqueue_share(rank: RankMetrics) -> float | None:
     steps = rank.steps
     if steps is None:
         return None
-    waits_s = machine_use.runqueue_s(
-        rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD
-    )
+    waits_s = runqueue_s(rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
     mean_s = float(steps.wall[rank.first :].mean()) / 1e9
     return waits_s / mean_s if waits_s is not None and mean_s else None
 
@@ -371,7 +525,7 @@ def main_queued_share(rank: RankMetrics) -> float | None:
     It counts in forward and backward.
     """
     return (
-        machine_use.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+        _queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
         if rank.steps is not None
         else None
     )

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_places import (
     BACKWARD,
     FORWARD,
@@ -15,6 +14,7 @@ from feedline.analysis.measure.code_places import (
     OPTIMIZER,
     WAIT,
     is_worker_loop,
+    origin,
     standing,
 )
 from feedline.analysis.measure.code_tree import MAIN, WORKER

@@ -13,7 +13,7 @@ from feedline.profiler.masks import MASK
 from feedline.profiler.store.sampled_stacks import FileState
 
 _LARGEST_BYTES = 4_000_000
-_NUMBER = re.compile(r"^\d+/")  # of files that are masked alike (profiler/stacks/stack_log.py)
+_NUMBER = re.compile(r"^\d+/")  # of files that are masked alike (profiler/stacks/helper.py)
 
 
 @dataclass

@@ -5,7 +5,7 @@ Units and names are those of model.py.
 
 from dataclasses import dataclass
 
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")

@@ -8,24 +8,28 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
-from feedline.analysis.measure.code_frames import (
-    CodeFrame,
-    called,
-    in_one_body,
-    is_line_of_module,
-    program_frames,
-    within_the_program,
-)
-from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import (
     EVALUATION,
     IDLE,
     LOGGING,
     OTHER,
     TRAINING,
+    CodeFrame,
+    called,
+    in_one_body,
+    is_line_of_module,
+    program_frames,
     standing,
+    within_the_program,
 )
-from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
+from feedline.analysis.measure.code_tree import (
+    MAIN,
+    CodeNode,
+    PlaceTree,
+    SampledCode,
+    Weight,
+    share_of,
+)
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 

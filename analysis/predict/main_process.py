@@ -1,5 +1,9 @@
-"""The main process's own work in each step, free of waiting for batches and for a CPU."""
+"""The main process's own work in each step, free of waiting for batches and for a CPU.
 
+Beside it: what each rank's mean step takes of the CPUs that it shares with other ranks.
+"""
+
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,20 +11,24 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray, IntArray
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure import rank_metrics
+from feedline.analysis.measure.batch_making import process_cpu_s
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.measure.rank_gauges import cpu_mask, machine_of, mean_of, read_rank_gauges
+from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
+from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Task
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.profiler.events import Flag, Stage
 
 # whose CPU time is measured, and which lie outside of each other
-TIMED = (Stage.FORWARD, Stage.BACKWARD)
+_TIMED = (Stage.FORWARD, Stage.BACKWARD)
 # of all CPU time: with less, threads beside the main one are not told from the work around batches
 # and from feedline's
 _MIN_HELPERS = 0.2
 # of what no record accounts for: with less CPU time than this, the main thread waits there for a
 # device
-ASLEEP = 0.5
+_ASLEEP = 0.5
 _CROWDED = 0.05  # share of the time that it waits for a CPU, above which it does so everywhere
 # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
 _SLICE_S = 6e-3
@@ -80,7 +88,7 @@ def main_process(
     )
     stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
     whole = np.sum(list(stages.values()), axis=0)
-    cpu, queued = (of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
+    cpu, queued = (_of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
     timed = [stages[name] for name in ("forward", "backward") if name in stages]
     measured = np.minimum(sum(timed, np.zeros(len(whole))), whole)
     # share of the time in which it wants a CPU
@@ -93,7 +101,7 @@ def main_process(
         batches = max(float(steps.batches[counts].mean()), _NOTHING_ELSE)
     computes_s, threads = _computing(
         facts.step.cpu_s,
-        _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches,
+        _making_cpu_s(facts) + _asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches,
         not restarting_s,  # what the ends of workers take is not told from helper threads
         float(np.minimum(cpu, own).mean()) / 1e9,
         float(rest.mean()) / 1e9,
@@ -130,12 +138,12 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
     return np.asarray(rest - queued)
 
 
-def of_steps(
+def _of_steps(
     rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str
 ) -> IntArray:
     """Return forward and backward in each step by one clock, int64 [n], ns."""
     assert rank.steps is not None
-    steps, records = rank.steps, rank.main.of(*TIMED)
+    steps, records = rank.steps, rank.main.of(*_TIMED)
     records = records[(records[column] > 0) & (records["thread"] == 0)]
     at = steps.boundaries.step_of(records["start"])
     inside = at >= 0
@@ -159,7 +167,7 @@ def _computing(
     if cpu_s is None:
         return known_s + rest_s, 1.0
     used_s = cpu_s - beside_s
-    if used_s - known_s < ASLEEP * rest_s:
+    if used_s - known_s < _ASLEEP * rest_s:
         return known_s + max(used_s - known_s, 0.0), 1.0
     computes_s = known_s + rest_s
     helps = helped and used_s - computes_s > _MIN_HELPERS * cpu_s
@@ -176,7 +184,7 @@ def _making_cpu_s(facts: RuleInputs) -> float:
     )
 
 
-def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
+def _asking_cpu_s(rank: RankMetrics, workers: int) -> float:
     """Return the CPU seconds per step of the main thread inside the loader, which has workers."""
     assert rank.steps is not None
     asked = rank.steps.asked
@@ -199,4 +207,96 @@ def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bo
     return Task(
         float(np.minimum(asked["cpu"], asked["wall"]).mean()) / 1e9,
         float(rank.steps.handing[counts].sum()) / batches / 1e9,
+    )
+
+
+# stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")
+
+
+def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
+    """Return the use of CPUs by rank, where several were recorded.
+
+    Ranks of which too little is known are left out.
+    """
+    if len(gathered) < 2:
+        return {}
+    machines = {number: machine_of(rank) for number, rank in gathered.items()}
+    ranks, masks = Counter(machines.values()), {*map(cpu_mask, gathered.values())}
+    alike = len(masks) == 1 and masks != {frozenset()}
+    use = {
+        number: _rank_cpu(rank, machines[number], 1 if alike else ranks[machines[number]])
+        for number, rank in gathered.items()
+    }
+    return {number: rank for number, rank in use.items() if rank is not None}
+
+
+def _rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
+    """Read it; None without steps, or where no gauge tells what its processes compute.
+
+    Args:
+        ranks: of the same machine, this one included, where each may be kept on CPUs of its own; 1:
+            all are kept on the same ones.
+    """
+    step, cpus = step_summary(rank), _cpus(rank, ranks)
+    used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
+    if step is None or rank.steps is None or used is None or cpus is None:
+        return None
+    workers = any(process.is_worker for process in rank.makers.processes)
+    samples = float(rank.steps.samples[rank.first :].mean())
+    costs = rank.sample_costs
+    making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
+    whole = costs.get("total")
+    batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
+    known_s = _timed_s(rank) + _asking_cpu_s(rank, int(workers))
+    queued_s = (
+        rank_metrics.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *_TIMED) or 0.0
+    )
+    rest_s = sum(s for name, s in step.stages.items() if name not in _AS_RECORDED)
+    computes = used * step.mean_s - making_s - known_s >= _ASLEEP * rest_s
+    busy_s = known_s + queued_s + (rest_s if computes else 0.0)
+    return RankCpu(machine, cpus, used * step.mean_s, making_s, batch_s, busy_s, _workers(rank))
+
+
+def _workers(rank: RankMetrics) -> int:
+    """Return how many workers work at one time, of the loader that feeds the steps.
+
+    0: there are none, or several loaders, which may take turns.
+    """
+    numbers = [
+        about.get("num_workers")
+        for number, about in enumerate(rank.rank.manifest.loaders)
+        if number in rank.makers.loaders
+    ]
+    return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], int) else 0
+
+
+def _timed_s(rank: RankMetrics) -> float:
+    """Return the CPU seconds of forward and backward per step."""
+    assert rank.steps is not None
+    counts = np.arange(len(rank.steps.wall)) >= rank.first
+    return float(_of_steps(rank, counts, "cpu").mean()) / 1e9
+
+
+def _cpus(rank: RankMetrics, ranks: int) -> float | None:
+    """Return the CPUs that all ranks of a machine may use.
+
+    Those of ranks that are kept on CPUs of their own are added.
+    """
+    machine = rank.rank.manifest.machine
+    whole, allowed, own = (
+        machine.get(name) for name in ("cpus", "effective_cpus", "affinity_cpus")
+    )
+    if not isinstance(allowed, (int, float)) or allowed <= 0:
+        return float(whole) if isinstance(whole, (int, float)) and whole > 0 else None
+    pinned = (
+        isinstance(own, (int, float))
+        and own == allowed
+        and isinstance(whole, (int, float))
+        and own < whole
+    )
+    return (
+        min(float(allowed) * ranks, float(whole))
+        if pinned and isinstance(whole, (int, float))
+        else float(allowed)
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.handover_cost import (
+from feedline.analysis.ledger.finding import Refused
+from feedline.analysis.ledger.view.handover import (
     FREEING_S_PER_BYTE,
     SHARING_S_PER_TENSOR,
     freed_s,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from feedline.analysis.ledger.change import REJECTED, Change, PredictedRate, Refused
+from feedline.analysis.ledger.finding import REJECTED, Change, PredictedRate, Refused
 from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
 _Settings = Mapping[str, int | bool]
@@ -189,7 +189,7 @@ class Searcher:
     @property
     def at_most(self) -> int:
         """Return how many predictions a search needs at most."""
-        workers = numbers(self.limits.workers, recorded_settings(self.now).get("num_workers", 0))
+        workers = _numbers(self.limits.workers, recorded_settings(self.now).get("num_workers", 0))
         around = max(sum(most / 2 <= number <= most for number in workers) for most in workers)
         return 1 + len(workers) + around * (len(_DEPTHS) - 1) + 1 + _FEW + _LIMITS
 
@@ -205,7 +205,7 @@ class Searcher:
         depth = now.depth or _USUAL_DEPTH
         curve = [
             candidate
-            for number in numbers(self.limits.workers, now.workers)
+            for number in _numbers(self.limits.workers, now.workers)
             if (candidate := self._allowed(number, depth)) is not None
         ]
         if not curve:
@@ -284,7 +284,7 @@ class Searcher:
         if isinstance(now, Refused):
             return None
         for number in (
-            number for number in numbers(self.limits.workers, now.workers) if number > now.workers
+            number for number in _numbers(self.limits.workers, now.workers) if number > now.workers
         ):
             settings = self._settings(number, now.depth or _USUAL_DEPTH)
             candidate = self._candidate(settings, interval=False)
@@ -399,7 +399,7 @@ def effective(settings: _Settings, now: Mapping[str, object]) -> dict[str, int |
     return settings_in_effect if settings_in_effect["num_workers"] else {"num_workers": 0}
 
 
-def numbers(most: int, now: int) -> list[int]:
+def _numbers(most: int, now: int) -> list[int]:
     """Return the numbers of workers to try, ascending.
 
     They are all small ones, then half as many again; that of now is among them.

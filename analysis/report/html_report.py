@@ -5,18 +5,16 @@ import re
 
 from markupsafe import Markup, escape
 
-from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.convergence.training_record import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.measure.code_places import EVALUATION, MAKING
 from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
-from feedline.analysis.report import gain_phrases, of_convergence, of_traces, page, phrases
+from feedline.analysis.report import full_report, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
-from feedline.analysis.report.figures.code_icicle import code_icicle
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
-from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
 from feedline.analysis.report.figures.roofline_chart import (
     flops,
     operator_roofline,
@@ -24,14 +22,17 @@ from feedline.analysis.report.figures.roofline_chart import (
     roofline_figure,
 )
 from feedline.analysis.report.figures.sample_cost import (
+    code_icicle,
     histogram,
     is_split,
     quantile_edge,
     sample_cost,
 )
 from feedline.analysis.report.figures.step_times import (
+    PART_LABELS,
     count_beyond_axis,
     gauge_figure,
+    rank_parts,
     step_bar,
     step_series,
     thin_bar,
@@ -64,7 +65,7 @@ def render(report: Report, source: SourceLines | None = None) -> str:
     environment.filters["kernel"] = kernel_names.short_name
     return environment.get_template("report.html").render(
         report=report,
-        gain_phrases=gain_phrases,
+        full_report=full_report,
         phrases=phrases,
         value=formatting.value,
         gauge_value=formatting.gauge_value,

@@ -10,8 +10,13 @@ from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.rank_metrics import RankMetrics
-from feedline.analysis.report.frame_table import FrameTable
-from feedline.analysis.report.report_frames import FINDINGS, USER_CODE, findings, user_code
+from feedline.analysis.report.report_frames import (
+    FINDINGS,
+    USER_CODE,
+    FrameTable,
+    findings,
+    user_code,
+)
 from feedline.analysis.report.run_frames import (
     COLLECTIVES,
     GAUGES,
@@ -153,7 +158,7 @@ class LoadedRun:
         return f"<feedline run {printable(self._said())}>"
 
     def _repr_html_(self) -> str:
-        from feedline.profiler.session.notebook import Shown
+        from feedline.profiler.session.api import Shown
 
         return Shown(self._said(), self._html)._repr_html_()
 

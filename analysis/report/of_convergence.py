@@ -1,7 +1,7 @@
 """What the terminal and the HTML report say of how the training got on."""
 
 from feedline.analysis.convergence.curves import words_of_name
-from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints
+from feedline.analysis.convergence.training_record import ConvergenceSummary, CurvePoints
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.text.formatting import count, counted, number, sentence

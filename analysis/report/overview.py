@@ -16,9 +16,8 @@ from feedline.analysis.report import document_markdown, document_text, page, phr
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Note, Table, Title
 from feedline.analysis.report.document_text import WIDTH
-from feedline.analysis.report.first_screen import first_screen
 from feedline.analysis.report.json_report import plain as as_json
-from feedline.analysis.report.terminal import render
+from feedline.analysis.report.terminal import first_screen, render
 from feedline.analysis.report.terminal import show as show_terminal
 from feedline.analysis.text.formatting import BLANK, count, duration, number, seconds
 from feedline.profiler.message import few

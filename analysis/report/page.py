@@ -52,7 +52,7 @@ def render(template: Path, **values: object) -> str:
 def _shown(value: object) -> object:
     """Return what every ``{{ value }}`` of a template passes through.
 
-    It makes it printable, unless it is HTML that ``figures/svg.py`` made.
+    It makes it printable, unless it is HTML that ``figures/axis.py`` made.
     """
     return value if isinstance(value, Markup) else printable(value)
 

@@ -8,8 +8,9 @@ more memory than its records.
 import gzip
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,10 +20,19 @@ from typing import BinaryIO
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.code_places import (
+    IDLE,
+    MAKING,
+    OTHER,
+    called,
+    program_frames,
+    standing,
+    within_the_program,
+)
 from feedline.analysis.measure.counted_steps import Counted
+from feedline.analysis.measure.roles import inside_process
 from feedline.analysis.measure.steps import all_boundaries
 from feedline.analysis.ranks.read_collectives import clock_of
-from feedline.analysis.report.trace_code import Clock, code_lines
 from feedline.analysis.traces.collectives import RankClock
 from feedline.analysis.traces.perfetto import (
     NOWHERE,
@@ -37,8 +47,123 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
 from feedline.profiler.store.record_columns import meaning
 from feedline.profiler.store.run_folder import Rank, Run
+from feedline.profiler.store.sampled_stacks import StackFrame
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.stacks_reader import StackTimes, Stretch, name_of
+
+#: From a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns.
+_Clock = Callable[[IntArray], IntArray]
+
+_Key = tuple[str, str]  # file and function; of a place or a library's function, the file is empty
+
+
+@dataclass
+class _Slice:
+    """A function that was seen without a break.
+
+    Attributes:
+        lines: line -> samples.
+    """
+
+    key: _Key
+    depth: int
+    begin: int
+    end: int
+    lines: dict[int, int] = field(default_factory=dict)
+
+
+def _code_lines(
+    stretches: Sequence[Stretch], process: str, made: PerfettoRank, clock: _Clock
+) -> Iterator[str]:
+    """Return the lines of a process's track; none if nothing of its program was seen."""
+    slices = sorted(_slices(stretches), key=lambda one: (one.begin, one.depth))
+    if not slices:
+        return
+    (tid,), named = made.tracks(f"{process}, sampled code")
+    yield from named
+    begin = clock(np.array([one.begin for one in slices]))
+    end = clock(np.array([one.end for one in slices]))
+    for one, start, until in zip(slices, begin.tolist(), end.tolist()):
+        yield span_line(
+            f'"name": {json.dumps(one.key[1])}, "cat": "sampled"',
+            made.pid,
+            tid,
+            start,
+            until - start,
+            _says(one),
+        )
+
+
+def _says(one: _Slice) -> str:
+    samples = f'"samples": {sum(one.lines.values())}'
+    if not one.key[0]:
+        return samples
+    line = max(one.lines, key=lambda at: one.lines[at])
+    return f'"line": {json.dumps(f"{one.key[0]}:{line}")}, {samples}'
+
+
+def _slices(stretches: Sequence[Stretch]) -> Iterator[_Slice]:
+    order: dict[tuple[_Key, ...], int] = {}
+    going: list[_Slice] = []
+    for stretch in stretches:
+        if going and going[0].end != stretch.begin:
+            yield from going
+            going = []
+        at, whole = float(stretch.begin), sum(ns for _, _, ns in stretch.stacks)
+        for chain, samples, ns in _in_order(stretch, order):
+            begin = round(at)
+            at += ns / max(whole, 1) * (stretch.end - stretch.begin)
+            kept = 0
+            while kept < min(len(chain), len(going)) and going[kept].key == chain[kept][0]:
+                kept += 1
+            yield from going[kept:]
+            del going[kept:]
+            for depth, (key, _) in enumerate(chain[kept:], kept):
+                going.append(_Slice(key, depth, begin, begin))
+            for slice_, (_, line) in zip(going, chain):
+                slice_.end = round(at)
+                slice_.lines[line] = slice_.lines.get(line, 0) + samples
+    yield from going
+
+
+_Chain = tuple[tuple[_Key, int], ...]  # functions, outermost first, and the line of each
+
+
+def _in_order(
+    stretch: Stretch, order: dict[tuple[_Key, ...], int]
+) -> Iterator[tuple[_Chain, int, int]]:
+    """Return functions, samples and ns, those beside each other that share callers.
+
+    Args:
+        order: chains of functions in the order in which they were first seen; is added to.
+    """
+    seen = [(_chain(frames), samples, ns) for frames, samples, ns in stretch.stacks]
+
+    def place(chain: _Chain) -> list[int]:
+        keys = tuple(key for key, _ in chain)
+        return [order.setdefault(keys[: at + 1], len(order)) for at in range(len(keys))]
+
+    places = [place(chain) for chain, _, _ in seen]
+    for at in sorted(range(len(seen)), key=lambda at: places[at]):
+        yield seen[at]
+
+
+def _chain(frames: Sequence[StackFrame]) -> _Chain:
+    """Return the program's functions of a stack, and below them what the last of them is in.
+
+    That is a place of the pipeline, such as wait or backward, or else a library's function. Of a
+    worker, which is a fork of the main process, it is what is inside of the making of a batch.
+    """
+    frames = inside_process(within_the_program(frames))
+    stood = standing(frames)
+    inside = stood.place in (*MAKING, IDLE)
+    own = program_frames(frames[stood.inside :] if inside else frames)
+    is_last = not program_frames(frames[stood.inside :])
+    library = called(own[-1].below) if own else ""
+    last = stood.place if stood.place != OTHER and is_last else library
+    chain = [(frame.key, frame.line) for frame in own]
+    return (*chain, *([(("", last), 0)] if last else []))
+
 
 _packing: ModuleType = gzip
 _LEVEL = 5
@@ -154,7 +279,7 @@ def _lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
         for process in rank.processes:
             if not process.is_worker:
                 yield from _process(process, made, clock)
-                yield from code_lines(code.get(name_of(process), ()), _label(process), made, clock)
+                yield from _code_lines(code.get(name_of(process), ()), _label(process), made, clock)
         if number in windows.by_rank:
             try:
                 yield from window_lines(windows.by_rank[number], made, rank.manifest.pid, clock)
@@ -163,7 +288,7 @@ def _lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
         for process in rank.processes:
             if process.is_worker:
                 yield from _process(process, made, clock)
-                yield from code_lines(code.get(name_of(process), ()), _label(process), made, clock)
+                yield from _code_lines(code.get(name_of(process), ()), _label(process), made, clock)
         if made.lost:
             notes.append(
                 f"rank {number}: {made.lost:,} events are not in the trace: more overlap than "
@@ -200,13 +325,13 @@ def _sampled(rank: Rank, notes: list[str]) -> dict[str, list[Stretch]]:
     return times.stretches() if times is not None else {}
 
 
-def _clocks(ranks: list[Rank]) -> list[Clock]:
+def _clocks(ranks: list[Rank]) -> list[_Clock]:
     """Return the clock of each rank, from the moment on at which the first one began.
 
     Perfetto drops what lies before 0.
     """
     host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
-    onto: list[Clock] = (
+    onto: list[_Clock] = (
         [_onto(ranks[0], rank, host) for rank in ranks]
         if len(ranks) > 1
         else [partial(_less, origin=0)]
@@ -219,7 +344,7 @@ def _clocks(ranks: list[Rank]) -> list[Clock]:
     return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
 
 
-def _onto(base: Rank, rank: Rank, host: str) -> Clock:
+def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
     """Return a rank's clock on that of another, on ``host``, as it was measured.
 
     Where it was not, it goes by their times of day if they must be of two hosts, and as it is if
@@ -251,7 +376,7 @@ def _anchor(rank: Rank) -> dict[str, int]:
     )
 
 
-def _less(times: IntArray, origin: int, clock: Clock | None = None) -> IntArray:
+def _less(times: IntArray, origin: int, clock: _Clock | None = None) -> IntArray:
     return (times if clock is None else clock(times)) - origin
 
 
@@ -262,7 +387,7 @@ def _label(process: Process) -> str:
     return "training"
 
 
-def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _process(process: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     name = _label(process)
     if not process.is_worker:
         yield from _steps(process, made, clock)
@@ -278,7 +403,7 @@ def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str
         )
 
 
-def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     """Return the recorded steps, with numbers that count those which were only counted."""
     found = all_boundaries(main)
     if found is None:
@@ -291,7 +416,7 @@ def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
         yield span_line(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
-def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     """Return the loss and other numbers of the training, each as a curve.
 
     Values that are not finite are left out, as JSON has none.
@@ -312,7 +437,7 @@ def _track(
     own: "np.ndarray[tuple[int], np.dtype[np.void]]",
     name: str,
     made: PerfettoRank,
-    clock: Clock,
+    clock: _Clock,
 ) -> Iterator[str]:
     wall = np.maximum(own["wall"], 0)
     order = np.lexsort((-wall, own["start"]))

@@ -20,7 +20,7 @@ from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.report.frame_table import Column, FrameTable, Rows
+from feedline.analysis.report.report_frames import Column, FrameTable, Rows
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage

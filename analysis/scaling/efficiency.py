@@ -96,7 +96,7 @@ class ScalingRow:
 
     Attributes:
         efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured; None where the
-            ranks share no work (together.py).
+            ranks share no work (launch_points.py).
         marginal: of the ranks that were added to the point before.
         karp_flatt: the experimentally determined serial fraction.
         flagged: the efficiency is above 100 %: the baseline is bad.

@@ -1,31 +1,34 @@
 """From the records of launches to their points, samples/s with an interval.
 
 The basis of predictions comes from them as well: the step of the fewest ranks, and the link of the
-most.
+most. Launches that share no work have none.
 """
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ledger.view.own_functions import NAMED
+from feedline.analysis.measure.boundaries import training_loaders
 from feedline.analysis.measure.counted_steps import Estimate
-from feedline.analysis.measure.machine_use import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
+from feedline.analysis.measure.rank_metrics import runqueue_s
 from feedline.analysis.measure.steps import left_after, steps_of
-from feedline.analysis.ranks.read_collectives import readable_collectives
+from feedline.analysis.ranks.partition import exchanges_gradients
+from feedline.analysis.ranks.read_collectives import readable_collectives, steps_and_collectives
 from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
 from feedline.analysis.scaling.more_ranks import ScalingBasis
 from feedline.analysis.scaling.study import counted
-from feedline.analysis.text.formatting import share
+from feedline.analysis.text.formatting import count, share
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
-from feedline.profiler.message import few
+from feedline.profiler.message import few, name_ranks
 from feedline.profiler.store.run_folder import Rank, Run
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
@@ -113,7 +116,7 @@ def _point_of(runs: Sequence[Run]) -> Point:
                 idle.append(number)
             else:
                 notes.append(f"rank {number}: no step was recorded")
-    size = world_size(runs)
+    size = _world_size(runs)
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
     if not paces_by_rank:
@@ -235,7 +238,7 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
     )
 
 
-def world_size(runs: Sequence[Run]) -> int:
+def _world_size(runs: Sequence[Run]) -> int:
     """Return the number of ranks as the launcher said it."""
     return max(
         int(str(rank.manifest.place.get("world_size", 1)))
@@ -251,11 +254,11 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
     """
     groups: list[list[Run]] = []
     for run in runs:
-        size, ranks = world_size([run]), set(run.ranks)
+        size, ranks = _world_size([run]), set(run.ranks)
         for group in groups:
             taken = set().union(*(set(other.ranks) for other in group))
             if (
-                len(ranks) < size == world_size(group) > len(taken)
+                len(ranks) < size == _world_size(group) > len(taken)
                 and not ranks & taken
                 and _command(run) == _command(group[0])
             ):
@@ -263,7 +266,7 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
                 break
         else:
             groups.append([run])
-    return sorted(groups, key=world_size)
+    return sorted(groups, key=_world_size)
 
 
 def _command(run: Run) -> list[str]:
@@ -280,7 +283,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
         launches: in order of their number of ranks.
     """
     smallest, largest = launches[0], launches[-1]
-    if world_size(largest) < 2:
+    if _world_size(largest) < 2:
         return ScalingBasis(
             (), "unknown", why="needs a run of two ranks or more, to see collectives"
         )
@@ -321,3 +324,136 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
             f"collectives in common",
         )
     return ScalingBasis((), "unknown", anatomy, link, "")
+
+
+#: Ranks of a launch that are looked at: more run the same program.
+_MAX_NAMED = 8
+_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
+_DIVIDE = "give each rank its part of the data (DistributedSampler)"
+
+
+def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
+    """Say why these launches show no scaling, and what to change.
+
+    Empty if they do, or if that is unknown.
+
+    Args:
+        launches: in order of their number of ranks.
+        points: what they measured.
+    """
+    alone = _dataset_samples(launches[0])
+    for launch in launches:
+        size, ranks = _world_size(launch), _ranks_of(launch)
+        if size < 2:
+            continue
+        if idle := [number for number, steps in sorted(_trained(ranks).items()) if not steps]:
+            return _idle(size, idle, [number for number in ranks if number not in idle])
+        whole = (
+            len(launches) > 1
+            and launch is not launches[0]
+            and 0 < alone == _dataset_samples(launch)
+        )
+        if ranks and all(_trains_apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
+            return _apart(size, alone if whole else 0)
+        if whole:
+            return _whole(size, alone, _world_size(launches[0]), points)
+    return ""
+
+
+def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
+    """Return its ranks by their numbers."""
+    return {number: rank for run in launch for number, rank in sorted(run.ranks.items())}
+
+
+def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
+    """Tell whether each rank made steps.
+
+    Without those that did not end by themselves, or cannot be read.
+    """
+    trained = {}
+    for number, rank in ranks.items():
+        try:
+            trained[number] = bool(len(steps_and_collectives(rank).steps))
+        except FeedlineError:
+            continue
+    return {
+        number: steps
+        for number, steps in trained.items()
+        if steps or ranks[number].manifest.state == "finished"
+    }
+
+
+def _trains_apart(rank: Rank) -> bool:
+    """Tell whether the rank is known to exchange no gradients."""
+    try:
+        return exchanges_gradients(steps_and_collectives(rank), rank.manifest) is False
+    except FeedlineError:
+        return False
+
+
+def _dataset_samples(launch: Sequence[Run]) -> int:
+    """Return how many samples each rank draws per epoch, where that is its whole dataset.
+
+    0: it is not, or not alike on all ranks.
+    """
+    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MAX_NAMED]}
+    return drawn.pop() if len(drawn) == 1 else 0
+
+
+def _whole_dataset(rank: Rank) -> int:
+    """Return samples of the one dataset that a rank trains on, if its sampler draws all of it.
+
+    Else 0.
+    """
+    try:
+        loaders = training_loaders(rank.main)
+    except FeedlineError:
+        return 0
+    samplers = rank.manifest.training.get("samplers")
+    trains: list[dict[str, Any]] = (
+        [sampler for sampler in samplers if sampler.get("loader") in loaders]
+        if isinstance(samplers, list)
+        else []
+    )
+    of = {
+        int(sampler["of"])
+        if sampler.get("of")
+        and sampler.get("samples", 0) >= sampler["of"]
+        and not _divides(sampler)
+        else 0
+        for sampler in trains
+    }
+    return of.pop() if len(of) == 1 else 0
+
+
+def _divides(sampler: dict[str, Any]) -> bool:
+    return "Distributed" in str(sampler.get("kind"))
+
+
+def _idle(size: int, idle: Sequence[int], others: Sequence[int]) -> str:
+    return (
+        f"Of {counted(size)}, only {name_ranks(others)} trained; {name_ranks(idle)} made no step, "
+        f"so this is no scaling. "
+        "Let every rank run the training loop."
+    )
+
+
+def _apart(size: int, samples: int) -> str:
+    also = f", and each drew all {count(samples)} samples" if samples else ""
+    fix = f"{_WRAP}, and {_DIVIDE}." if samples else f"{_WRAP}."
+    return (
+        f"The {size} ranks did not train together{also}, so this is no scaling. No collective "
+        f"averaged gradients in their steps: each "
+        f"trained a model of its own. {fix}"
+    )
+
+
+def _whole(size: int, samples: int, base: int, points: Sequence[Point]) -> str:
+    rates = ",".join(f"{point.ranks}={point.samples_per_s:.4g}" for point in points)
+    return (
+        f"Each of the {size} ranks draws all {count(samples)} samples per epoch, as with "
+        f"{counted(base)}, so more ranks do not shorten an "
+        f"epoch. {_DIVIDE[:1].upper()}{_DIVIDE[1:]}. If each rank has a dataset of its own, "
+        f"compare the rates: "
+        f"`feedline scale --throughput {rates}`."
+    )

@@ -373,7 +373,7 @@ class Study:
         conclusion: what it comes to, in a few sentences.
         contradictions: where one law rises and another one falls.
         late: the rank that holds the others up; empty: none does, or it is unknown.
-        refused: why there is neither efficiency nor prediction, of together.py; empty: there are.
+        refused: why there is neither efficiency nor prediction, of launch_points.py; empty: there are.
         unit: of every ``samples_per_s``: samples/s, or steps/s where samples were not seen.
     """
 

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import BoolArray, FloatArray, IntArray, parents
-from feedline.analysis.traces.kinds_of_work import of_kinds
+from feedline.analysis.traces.kernel_names import of_kinds
 from feedline.analysis.traces.operands import Costs
-from feedline.analysis.traces.threads import Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
-from feedline.analysis.traces.trace_steps import TraceWindow
+from feedline.analysis.traces.trace_steps import Threads, TraceWindow
 
 # of cutting what outlasts its caller; clocks that are read one after another need one or two
 _CUT_ROUNDS = 8

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, common, length, union
 from feedline.analysis.traces.calls import CallRow, HostCalls, sum_calls
-from feedline.analysis.traces.kinds_of_work import (
+from feedline.analysis.traces.kernel_names import (
     Copy,
     communicates,
     communicates_on_host,
@@ -19,7 +19,6 @@ from feedline.analysis.traces.kinds_of_work import (
     waits_for_device,
 )
 from feedline.analysis.traces.launching import Launching
-from feedline.analysis.traces.threads import NO_TRACK, Threads, find_threads
 from feedline.analysis.traces.trace_budget import (
     STEP_PARTS,
     Activity,
@@ -36,7 +35,15 @@ from feedline.analysis.traces.trace_budget import (
     split_steps,
 )
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Trace, Track
-from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow, find_steps, window_of
+from feedline.analysis.traces.trace_steps import (
+    NO_TRACK,
+    Threads,
+    TraceSteps,
+    TraceWindow,
+    find_steps,
+    find_threads,
+    window_of,
+)
 
 _MOST_TIME_SHARE = 0.9  # of a kernel's time, from which on the collective that it is of is named
 _MAX_TABLE_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each

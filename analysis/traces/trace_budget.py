@@ -20,7 +20,7 @@ from feedline.analysis.intervals import (
     union,
     without,
 )
-from feedline.analysis.traces.kinds_of_work import (
+from feedline.analysis.traces.kernel_names import (
     communicates,
     communicates_on_host,
     is_named,
@@ -28,9 +28,15 @@ from feedline.analysis.traces.kinds_of_work import (
     on_device,
     waits_for_device,
 )
-from feedline.analysis.traces.threads import LOADER, NO_TRACK, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
-from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
+from feedline.analysis.traces.trace_steps import (
+    LOADER,
+    NO_TRACK,
+    PROFILER_STEP,
+    Threads,
+    TraceSteps,
+    TraceWindow,
+)
 from feedline.profiler.message import Message, id_of
 
 _NO_DEVICE_WORK = "the trace contains no device activity"

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, union
 from feedline.analysis.traces.collectives import RankClock
-from feedline.analysis.traces.gpu_work import GpuWork
-from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, is_named, of_kinds
+from feedline.analysis.traces.kernel_names import FLOAT32_PRODUCT, is_named, of_kinds
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.launching import GpuWork
 from feedline.analysis.traces.perfetto import (
     NOWHERE,
     PerfettoRank,
@@ -25,7 +25,6 @@ from feedline.analysis.traces.perfetto import (
     assign_lanes,
     span_line,
 )
-from feedline.analysis.traces.threads import NO_TRACK, find_threads
 from feedline.analysis.traces.trace_columns import (
     CollectiveArgs,
     Kind,
@@ -34,7 +33,7 @@ from feedline.analysis.traces.trace_columns import (
     TraceLimits,
     Track,
 )
-from feedline.analysis.traces.trace_steps import profiler_steps
+from feedline.analysis.traces.trace_steps import NO_TRACK, find_threads, profiler_steps
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from acceptance.claims import p_text
 from acceptance.result import Row, Table
 from acceptance.text import test
-from feedline.analysis.report.figures.svg import percent, tag
+from feedline.analysis.report.figures.axis import percent, tag
 
 #: letter -> percent: CIFAR-10, 12 epochs, one GPU against eight; how often each was trained is not
 #: known.

@@ -314,7 +314,7 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
-    from feedline.analysis.explain.build import recorded_report
+    from feedline.analysis.explain.reports_of_run import recorded_report
     from feedline.analysis.rules import LOOP
     from feedline.profiler.store.trainings import split_run, trainings
 

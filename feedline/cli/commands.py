@@ -20,18 +20,20 @@ from feedline.cli.env import EnvCommand
 from feedline.cli.ingest import IngestCommand
 from feedline.cli.interrupt import interrupts
 from feedline.cli.pack import PackCommand
-from feedline.cli.parser import Command, Parser, overview
+from feedline.cli.parser import (
+    Command,
+    Parser,
+    is_launcher,
+    overview,
+    split_options,
+    training_at,
+    with_options_first,
+)
 from feedline.cli.probe import ProbeCommand
 from feedline.cli.report import ReportCommand
 from feedline.cli.run import DASHES, RunCommand
 from feedline.cli.runs import names_run
 from feedline.cli.scale import ScaleCommand
-from feedline.cli.training_words import (
-    is_launcher,
-    split_options,
-    training_at,
-    with_options_first,
-)
 from feedline.cli.tune import TuneCommand
 from feedline.cli.verify import VerifyCommand
 from feedline.cli.whatif import WhatifCommand

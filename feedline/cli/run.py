@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from feedline.cli.interrupt import SAME_S, in_foreground
 from feedline.cli.options import add_output, at_least
 from feedline.cli.outputs import check_json, default_folder
+from feedline.cli.parser import is_launcher
 from feedline.cli.program import (
     PackageFailed,
     Program,
@@ -31,7 +32,6 @@ from feedline.cli.program import (
     wait_for_threads,
 )
 from feedline.cli.settings import OVERRIDES, add_settings, as_code
-from feedline.cli.training_words import is_launcher
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.printable import say_in_training

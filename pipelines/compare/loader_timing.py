@@ -23,7 +23,6 @@ from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoade
 from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
 from feedline.pipelines.loaders.workers import WorkerLoader, end_workers, to_device
 from feedline.pipelines.photos import Photos
-from feedline.pipelines.probes.pagecache import cached_share, evict, filesystem
 from feedline.pipelines.probes.probe_rounds import (
     CannotMeasure,
     MeasuredRate,
@@ -33,6 +32,7 @@ from feedline.pipelines.probes.probe_rounds import (
     measure_in_turns,
     on_one_core,
 )
+from feedline.pipelines.probes.read_speed import cached_share, evict, filesystem
 from feedline.pipelines.probes.training_step import Step
 from feedline.pipelines.random_states import OwnRandomState
 from feedline.profiler.errors import DataError, FeedlineError, UserCodeError

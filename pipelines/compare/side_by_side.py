@@ -32,8 +32,8 @@ from feedline.pipelines.compare.loader_timing import (
 from feedline.pipelines.loaders import LOADERS, pillow_loaders
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 from feedline.pipelines.photos import Photos
-from feedline.pipelines.probes.pagecache import filesystem
 from feedline.pipelines.probes.probe_rounds import error_reason
+from feedline.pipelines.probes.read_speed import filesystem
 from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
 from feedline.pipelines.translate.image_operations import Erase
 from feedline.pipelines.translate.recipe import Recipe, freeze_recipe

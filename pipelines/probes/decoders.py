@@ -322,7 +322,7 @@ def _ceiling(
 
 
 @dataclass(frozen=True)
-class DecoderComparison:
+class _DecoderComparison:
     """CPU time of two decoders on the user's own files.
 
     Attributes:
@@ -373,7 +373,7 @@ def recorded_decoder(operations: Iterable[str]) -> ImageDecoder | None:
 
 def compare_decoders(
     now: ImageDecoder, then: ImageDecoder, data: Path, pixels: float | None
-) -> DecoderComparison | str:
+) -> _DecoderComparison | str:
     """Measure both decoders on the same files, on one core.
 
     Args:
@@ -424,13 +424,13 @@ def _compared(
     ready: _CheckedDecoder | str,
     rates: dict[str, MeasuredRate | str],
     files: int,
-) -> DecoderComparison | str:
+) -> _DecoderComparison | str:
     old, new = rates[now.name], rates[then.name]
     if isinstance(old, str) or isinstance(new, str) or isinstance(ready, str):
         return next(why for why in (old, new, ready) if isinstance(why, str))
     ratios = [before / after for before, after in zip(old.rates, new.rates, strict=True)]
     ratio = new.cpu_s / old.cpu_s
-    return DecoderComparison(
+    return _DecoderComparison(
         files, old.cpu_s, new.cpu_s, min(ratio, *ratios), max(ratio, *ratios), ready.difference
     )
 

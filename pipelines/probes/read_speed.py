@@ -1,4 +1,4 @@
-"""Read speed: the user's files one by one, and one large file in order and at random offsets.
+"""Read speed, with the page cache empty or full: the user's files one by one, and one large file in order and at random offsets.
 
 Cold: the page cache of this machine was emptied of them and every pass checked to have come from
 the disk. Names and inodes stay cached, and so may the data in a disk, a hypervisor or a server.
@@ -8,7 +8,9 @@ Those that read at once are processes, as workers of DataLoader are: threads of 
 for its lock.
 """
 
+import ctypes
 import marshal
+import mmap
 import os
 import random
 import shutil
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedline.pipelines.photos import Photo
-from feedline.pipelines.probes import pagecache, reader
+from feedline.pipelines.probes import reader
 from feedline.pipelines.probes.probe_rounds import (
     CannotMeasure,
     ProbePlan,
@@ -36,6 +38,103 @@ from feedline.pipelines.probes.probe_rounds import (
 )
 from feedline.pipelines.probes.reader import ADVISED, MMAP, READ
 from feedline.profiler.ceilings import Ceiling
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def evict(fd: int) -> None:
+    """Evict the file's pages. Dirty pages are written first, or they would stay."""
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    if _resident_share(fd) != 0.0:
+        with suppress(OSError):  # a file system that is only read may have none
+            os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _resident_share(fd: int) -> float | None:
+    """Return the share of the file's pages in the page cache (mincore).
+
+    None if the kernel does not provide it, or not to this user: Linux tells who owns the file or
+    may write it, and says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
+    """
+    size = os.fstat(fd).st_size
+    if size == 0:
+        return 0.0
+    if not _may_ask(fd):
+        return None
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        return None
+    try:
+        pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+        if _libc.mincore(address, size, pages) != 0:
+            return None
+        return sum(page & 1 for page in pages.raw[: len(pages)]) / len(pages)
+    finally:
+        _libc.munmap(address, size)
+
+
+def _may_ask(fd: int) -> bool:
+    """Tell whether Linux says the truth to this user about the file's pages."""
+    own = os.geteuid() == os.fstat(fd).st_uid  # root may be without its rights, in a container
+    return own or os.access(f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True)
+
+
+def cached_share(paths: Iterable[str]) -> float | None:
+    """Return the mean share of these files in the page cache; None: Linux tells it of none."""
+    shares = []
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            shares.append(_resident_share(file.fileno()))
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _readahead_bytes(fd: int) -> int:
+    """Return how many bytes one page fault of a mapping may read.
+
+    Linux's default of 128 KiB if the kernel does not say.
+    """
+    device = os.fstat(fd).st_dev
+    try:
+        return (
+            int(
+                Path(
+                    f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+                ).read_text()
+            )
+            * 1024
+        )
+    except (OSError, ValueError):
+        return 128 * 1024
+
+
+def filesystem(path: Path) -> str:
+    """Return the type of a path's file system: ``ext4``, ``overlay``, ``tmpfs``, ``nfs4``."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            for line in file:
+                fields, _, more = line.partition(" - ")
+                if fields.split()[2] == wanted:
+                    return more.split()[0]
+    except (OSError, IndexError):
+        pass
+    return "unknown"
+
 
 _COLD_SHARE = 0.9  # of the bytes must have come from the disk
 _COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
@@ -176,7 +275,7 @@ def _scattered_reads(fd: int, size: int, block: int, how: str, is_cold: bool) ->
 
     All of them if warm; if cold, few enough that readahead seldom loads another one.
     """
-    reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
+    reach = max(block, _readahead_bytes(fd) // 2) if how == MMAP else block
     count = max(1, min(size // reach // 4, _COLD_BLOCKS)) if is_cold else size // block
     return _ReadPattern(
         fd,
@@ -205,8 +304,8 @@ def _cold_workload(
         shares = []
         for fd in fds():
             try:
-                pagecache.evict(fd)
-                shares.append(pagecache.resident_share(fd))
+                evict(fd)
+                shares.append(_resident_share(fd))
             finally:
                 os.close(fd)
         return shares
@@ -290,7 +389,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     By file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of
     processes.
     """
-    where = pagecache.filesystem(subject.folder)
+    where = filesystem(subject.folder)
     with _start_readers(max(subject.plan.readers)) as readers:
         yield from _by_file(subject, where, readers)
         block = _sample_block(subject.sample)
@@ -337,7 +436,7 @@ def _one_file(
                 f"{mode.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB "
                 f"made for it"
             )
-            settings = {**mode.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
+            settings = {**mode.settings(where), "read_ahead_bytes": _readahead_bytes(fd)}
             yield as_ceiling(name, rates[name], unit="B/s", source=source, settings=settings)
 
 

@@ -11,9 +11,8 @@ from typing import Protocol
 
 from feedline.profiler import proc
 from feedline.profiler.attach import kernel, memory_reader, py_spy
-from feedline.profiler.attach.memory_reader import MemoryReader
+from feedline.profiler.attach.memory_reader import MemoryReader, OtherPython
 from feedline.profiler.attach.py_spy import PySpy
-from feedline.profiler.attach.same_python import OtherPython
 from feedline.profiler.attach.watched import (
     STOPPED,
     ZOMBIE,
@@ -27,7 +26,7 @@ from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN, blocked_by
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.stacks.interpreter_layout import UnknownLayout
 from feedline.profiler.stacks.memory_access import ProcessMemory
-from feedline.profiler.stacks.wake_soon import run_soon_after_waking
+from feedline.profiler.stacks.ration import run_soon_after_waking
 
 _LOOK_S = 1.0  # between two looks for new processes
 _MOST_PROCESSES = 300

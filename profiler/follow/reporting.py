@@ -14,9 +14,8 @@ from feedline.profiler.files.own_folders import LIST_NAME
 from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
 from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
 from feedline.profiler.printable import say_in_training
-from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
+from feedline.profiler.store.layout import RECORDS_AT, SEGMENTS, main_segment, rank_folder
 from feedline.profiler.store.process_log import PROCESSES_FILE
-from feedline.profiler.store.segment_format import RECORDS_AT
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 

@@ -24,9 +24,9 @@ from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.layout import FIELDS, STAGES
 from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
 from feedline.profiler.store.segment import Mark, Segment
-from feedline.profiler.store.segment_format import FIELDS, STAGES
 
 _MAX_OPTIMIZERS = 1000  # optimizers; those after them belong to the last training
 # times that a new optimizer turned out to belong to one and the same training: this program makes
@@ -60,7 +60,7 @@ class ObjectNumbers:
         self._references.pop(key, None)
 
 
-class RunningSums:
+class _RunningSums:
     """Sums of a segment's records. Each look reads what was written since the one before."""
 
     def __init__(self, segment: Segment) -> None:
@@ -129,7 +129,7 @@ class OptimizerTracker:
         # an optimizer was made since the last update: the first pass after that is the next
         # training's
         self._made = False
-        self._sums: RunningSums | None = None
+        self._sums: _RunningSums | None = None
 
     def made(self) -> None:
         """Note that an optimizer is being created."""
@@ -215,7 +215,7 @@ class OptimizerTracker:
             if recorder.on_new_training is not None:
                 recorder.on_new_training()
             if self._sums is None or self._sums.segment is not segment:
-                self._sums = RunningSums(segment)
+                self._sums = _RunningSums(segment)
             _write_sums(self._sums, self._mark or segment.mark(now))
         return number
 
@@ -267,7 +267,7 @@ class OptimizerTracker:
         )
 
 
-def _write_sums(running: RunningSums, mark: Mark) -> None:
+def _write_sums(running: _RunningSums, mark: Mark) -> None:
     """Write the sums of all records before a mark. Raises as ``RunningSums.before``."""
     segment, sums = running.segment, running.before(mark)
     for stage in Stage:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.layout import STAGES
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.store.segment_format import STAGES
 
 
 class _GpuTimer(Protocol):
@@ -131,7 +131,7 @@ class _LooksAtThreads(Protocol):
 
 
 class _WorkerMemory(Protocol):
-    """Reads what workers have in memory (samplers/process_memory.py)."""
+    """Reads what workers have in memory (samplers/processes.py)."""
 
     def watch(self, loader: int, workers: Sequence[Any]) -> None: ...
 

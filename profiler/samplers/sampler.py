@@ -20,8 +20,7 @@ from feedline.profiler.samplers.machine import (
     Swap,
 )
 from feedline.profiler.samplers.nvml import NvmlGpus
-from feedline.profiler.samplers.process_memory import PrivateMemory
-from feedline.profiler.samplers.processes import ProcessTree
+from feedline.profiler.samplers.processes import PrivateMemory, ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
 from feedline.profiler.stacks.stack_sampler import StackSampling
 

@@ -1,25 +1,112 @@
 """The public API inside a program.
 
-It is ``feedline.record``, ``feedline.stage`` and ``feedline.metric``.
+It is ``feedline.record``, ``feedline.stage``, ``feedline.metric`` and ``feedline.on_trace_ready``.
+In a notebook, a recording ends with its report below the cell.
 """
 
 import functools
+import html
+import importlib
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from feedline.profiler import ranks
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
 from feedline.profiler.fail_open import reraise_of_handler
+from feedline.profiler.files import output, single
 from feedline.profiler.printable import say, say_in_training
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.session import notebook
 from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
+
+
+_WIDTH = 80
+_HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
+_PAGE = "report.html"
+# ipykernel sets the first, and rich would obey it
+_COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
+class Shown:
+    """A finished recording, shown as its HTML report in a frame, or as the short text report."""
+
+    def __init__(self, text: str, page: str) -> None:
+        self._text, self._page = text, page
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {_HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
+        return (
+            f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" '
+            f'srcdoc="{html.escape(self._page)}"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _shell() -> Any | None:
+    """Return the interactive shell (Jupyter, IPython) that runs this program.
+
+    None in a plain program, and in processes started from a shell.
+    """
+    processes, made = sys.modules.get("multiprocessing"), sys.modules.get("IPython")
+    if made is None or (processes is not None and processes.parent_process() is not None):
+        return None
+    return getattr(made, "get_ipython", lambda: None)()
+
+
+def _show_in_notebook(run: Path) -> None:
+    """Build the report of a run, and show it below the cell.
+
+    Raises:
+        RuntimeError: it could not be built; the error's text says why.
+        OSError: as above.
+    """
+    shown = Shown(_built(run), (run / _PAGE).read_text(encoding="utf-8"))
+    importlib.import_module("IPython.display").display(shown)
+
+
+def _built(run: Path) -> str:
+    """Write the report into the run folder, in a separate process.
+
+    The kernel then does not load the analysis.
+
+    Returns:
+        The short report.
+    """
+    # not the notebook's folder, whose modules may have any name
+    path = [place for place in sys.path if place and isinstance(place, str)]
+    command = ["report", os.path.abspath(run), "--finish"]
+    program = (
+        f"import sys; sys.path[:] = {path!a}; from feedline.__main__ import main; "
+        f"sys.exit(main({command!a}))"
+    )
+    surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}
+    surroundings |= {"COLUMNS": str(_WIDTH), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-Wignore", "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        env=surroundings,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(
+            (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        )
+    return done.stdout
 
 
 class record(ContextDecorator):
@@ -60,10 +147,10 @@ class record(ContextDecorator):
         self._sessions.append(None)
         try:
             # a kernel's own arguments say nothing
-            command = sys.argv if notebook.shell() is None else ["notebook"]
+            command = sys.argv if _shell() is None else ["notebook"]
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
-                report(f"{session.refused.what}, recording into {session.path}")
+                _report(f"{session.refused.what}, recording into {session.path}")
         except BaseException as error:
             self._end(error)  # ``__exit__`` is not called, where the cell was interrupted here
             if isinstance(error, OutputError):
@@ -72,7 +159,7 @@ class record(ContextDecorator):
                 raise
             reraise_of_handler()
             self._sessions.append(None)
-            report(f"not recording: {str(error) or type(error).__name__}")
+            _report(f"not recording: {str(error) or type(error).__name__}")
         return self
 
     def _keep(self, session: Session) -> None:
@@ -108,18 +195,18 @@ class record(ContextDecorator):
 
 def _show(run: Path) -> None:
     """Show a finished run: in a notebook as a report, in a plain program as a single line."""
-    if notebook.shell() is None:
+    if _shell() is None:
         say_in_training(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
     try:
-        notebook.show(run)
+        _show_in_notebook(run)
     except BaseException as error:
         why = (
             "interrupted"
             if isinstance(error, KeyboardInterrupt)
             else str(error) or type(error).__name__
         )
-        report(
+        _report(
             f"recorded into {run}, but the report was not built ({why}); try again with: feedline "
             f"report {shlex.quote(str(run))}"
         )
@@ -127,12 +214,12 @@ def _show(run: Path) -> None:
             raise
 
 
-def report(text: str) -> None:
+def _report(text: str) -> None:
     """Print one line.
 
     It goes below the cell in a notebook, else on the standard error that the process started with.
     """
-    (say_in_training if notebook.shell() is None else say)(text)
+    (say_in_training if _shell() is None else say)(text)
 
 
 class stage:
@@ -198,3 +285,86 @@ def metric(name: str, value: float) -> None:
     watch = recorder.convergence
     if watch is not None:
         watch.metric(name, float(getattr(value, "detach", lambda: value)()))
+
+
+def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
+    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``.
+
+    Example::
+
+        with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
+            train(profiler)
+
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this command once. Existing files are never
+    replaced: the next name is ``rank<R>-<step>.2.json.gz``. If the folder cannot be written to, one line says so; the training continues.
+
+    Args:
+        folder: created when the first trace is ready. For ranks on several hosts, use a shared folder.
+    """
+    return _Writer(Path(folder))
+
+
+class _Writer:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._said: set[str] = set()
+
+    def __call__(self, profiler: "profile") -> None:
+        try:
+            written = self._write(profiler)
+        except Exception as error:
+            reraise_of_handler()
+            why = (
+                error.strerror if isinstance(error, OSError) else None
+            ) or f"{type(error).__name__}: {error}"
+            self._say_once(
+                "failed",
+                f"cannot write the trace into {self._folder} ({why}): name another folder, or "
+                f"free some space",
+            )
+        else:
+            if _rank() == 0:
+                self._say_once("next", f"next: feedline ingest {written}")
+
+    def _write(self, profiler: "profile") -> Path:
+        """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._free(f"rank{_rank()}-{profiler.step_num}")
+        with single.replacing_path(path, output.SHARED) as part:
+            profiler.export_chrome_trace(str(part))
+        return path.with_name(
+            path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1)
+        )
+
+    def _free(self, stem: str) -> Path:
+        """Return the first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
+        path, number = self._folder / f"{stem}.json.gz", 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"{stem}.{number}.json.gz"
+        return path
+
+    def _say_once(self, what: str, text: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            say(text)
+
+
+def _rank() -> int:
+    """Return the rank of this process.
+
+    It comes from torch.distributed if it is initialised, else from the launcher's environment.
+    """
+    return _distributed("get_rank", ranks.place().rank)
+
+
+def _world() -> int:
+    """Return the number of ranks."""
+    return _distributed("get_world_size", ranks.place().world_size)
+
+
+def _distributed(what: str, otherwise: int) -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(getattr(distributed, what)())
+    return otherwise

@@ -145,7 +145,7 @@ def _torch(
 ) -> None:
     from feedline.profiler.session.torch_taps import torch_taps
     from feedline.profiler.taps import recording_schedule
-    from feedline.profiler.taps.collectives import other_libraries
+    from feedline.profiler.taps.collectives import groups
     from feedline.profiler.taps.iterators import LIBRARY_TAPS
     from feedline.profiler.taps.loader import TORCHDATA, LoaderTaps
 
@@ -153,7 +153,7 @@ def _torch(
     for torch_tap in torch_taps(loaders, hooks.report, report_setup, hooks.when_imported):
         hooks.attach(torch_tap.name, torch_tap.gives, torch_tap.attach)
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
-    other_libraries.name_when_imported(hooks.when_imported, hooks.report)
+    groups.name_when_imported(hooks.when_imported, hooks.report)
     hooks.when_imported(
         TORCHDATA.module,
         lambda: hooks.attach(

@@ -223,7 +223,7 @@ def _collectives() -> SelfTest:
     import torch
     import torch.distributed as dist
 
-    from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
+    from feedline.profiler.taps.collectives.groups import COLLECTIVES_HOOK
 
     def program() -> None:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -24,8 +24,7 @@ from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import MemoryEvents
-from feedline.profiler.samplers.process_memory import WorkerMemory
-from feedline.profiler.samplers.processes import UnfollowedProcesses
+from feedline.profiler.samplers.processes import UnfollowedProcesses, WorkerMemory
 from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main

@@ -15,9 +15,16 @@ from feedline.profiler.files import own_folders, owned
 from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
-from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS, segment_paths
+from feedline.profiler.store.layout import (
+    BINS,
+    EVENTS,
+    FIELDS,
+    SEGMENTS,
+    STAGES,
+    TOTALS,
+    segment_paths,
+)
 from feedline.profiler.store.record_columns import RECORD_DTYPE
-from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import (
     Process,
     check_header,

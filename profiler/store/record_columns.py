@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler.events import RECORD, RECORD_FIELDS, Stage
-from feedline.profiler.store.segment_format import FIELDS, STAGES
+from feedline.profiler.store.layout import FIELDS, STAGES
 
 Records = npt.NDArray[np.void]
 _KINDS = {"q": "<i8", "H": "<u2", "B": "u1"}  # of struct -> of numpy

@@ -1,4 +1,4 @@
-"""Writes the records of one process into a memory-mapped file of bounded size (segment_format.py).
+"""Writes the records of one process into a memory-mapped file of bounded size (layout.py).
 
 Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader
 workers never reach atexit).
@@ -31,7 +31,7 @@ from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.files import single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.files.own_folders import lock
-from feedline.profiler.store.segment_format import (
+from feedline.profiler.store.layout import (
     FIELDS,
     HISTOGRAMS_AT,
     PAGE,

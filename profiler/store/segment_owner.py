@@ -13,7 +13,7 @@ from feedline.profiler import proc
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.files import owned
 from feedline.profiler.files.own_folders import lock, turn
-from feedline.profiler.store.segment_format import PAGE, RECORDS_AT, header_of, page_of
+from feedline.profiler.store.layout import PAGE, RECORDS_AT, header_of, page_of
 
 _OWNER = "owner"  # key in the header: pid; started: clock ticks since boot; home: proc.home()
 

@@ -16,8 +16,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files.bounded import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
 from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.store import record_columns
-from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
-from feedline.profiler.store.segment_format import (
+from feedline.profiler.store.layout import (
     BINS,
     FIELDS,
     HISTOGRAMS_AT,
@@ -27,6 +26,7 @@ from feedline.profiler.store.segment_format import (
     STAGES,
     TOTALS_AT,
 )
+from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
 from feedline.profiler.store.shapes import MainShape, WorkerShape
 
 

@@ -27,16 +27,16 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.files.bounded import refuse_link
 from feedline.profiler.files.own_folders import read_list
 from feedline.profiler.store import process_log
-from feedline.profiler.store.manifest import PROGRAM, Manifest
-from feedline.profiler.store.record_columns import Records, sums_of
-from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
-from feedline.profiler.store.segment_format import (
+from feedline.profiler.store.layout import (
     BINS,
     FIELDS,
     SAMPLE_HISTOGRAM,
     STAGES,
     bin_of,
 )
+from feedline.profiler.store.manifest import PROGRAM, Manifest
+from feedline.profiler.store.record_columns import Records, sums_of
+from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.segment_reader import Process
 
 

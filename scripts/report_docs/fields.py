@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedline.analysis.convergence import training_series as convergence
+from feedline.analysis.convergence import training_record as convergence
 from feedline.analysis.explain import model as report
 from feedline.analysis.ledger import finding
 from feedline.analysis.ledger import table as ledger
@@ -22,7 +22,7 @@ from feedline.analysis.measure import step_model as step
 from feedline.analysis.measure import user_code
 from feedline.analysis.ranks import communication as ranks
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.traces import gpu_work
+from feedline.analysis.traces import launching
 
 _LINE = re.compile(r"(\w+): (.+?)\.(?: Unit: (.+?)\.)?(?: None: (.+)\.)?")
 
@@ -44,7 +44,7 @@ TYPES: tuple[type, ...] = (
     user_code.UserCode,
     user_code.UserFunction,
     user_code.CodeLine,
-    gpu_work.GpuWork,
+    launching.GpuWork,
     step.Sampled,
     step.Flop,
     step.StepSeries,

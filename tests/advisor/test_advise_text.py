@@ -10,7 +10,7 @@ from advisor.made_up import run, with_curve, with_norms
 
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
-from feedline.analysis.convergence.training_series import TimeToTarget
+from feedline.analysis.convergence.training_record import TimeToTarget
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.cli import converge as advise_command

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, run, with_curve
 
-from feedline.analysis.convergence import curves, training_series
+from feedline.analysis.convergence import curves, training_record
 from feedline.analysis.convergence.read_training import summarise
 
 
@@ -21,7 +21,7 @@ def test_a_summary_is_plain_json():
 
 
 def test_every_field_has_a_type_that_the_schema_knows():
-    for cls in vars(training_series).values():
+    for cls in vars(training_record).values():
         if dataclasses.is_dataclass(cls):
             assert typing.get_type_hints(cls)
 

@@ -6,7 +6,8 @@ from advisor.made_up import curve, loss, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.convergence import batch_cost, noise_windows
+from feedline.analysis.convergence import read_training
+from feedline.analysis.convergence import target as batch_cost
 from feedline.analysis.convergence.target import (
     _PROXY,
     Reached,
@@ -15,7 +16,7 @@ from feedline.analysis.convergence.target import (
     steps_to_target,
     time_to_target,
 )
-from feedline.analysis.convergence.training_series import NoiseOverTraining
+from feedline.analysis.convergence.training_record import NoiseOverTraining
 
 MEASURED = StepTime(1, 0.02, 0.019, 0.021, "measured")
 HALF_WAY = Reached(1000.0, 32_000.0, 20.0, 950.0, 1060.0)
@@ -194,7 +195,7 @@ def test_a_batch_without_samples_has_no_price(batch):
 
 
 def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
-    found = noise_windows._noise_over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
+    found = read_training._noise_over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
 
     assert found.value == pytest.approx(100.0, rel=0.25)
     assert found.low < 100 < found.high
@@ -202,14 +203,14 @@ def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
 
 
 def test_a_run_without_norms_says_what_they_need():
-    assert "one micro-batch" in noise_windows._noise_over_training(run(norms=False)).why
+    assert "one micro-batch" in read_training._noise_over_training(run(norms=False)).why
 
 
 def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
     runs = [
         run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)
     ]  # 512 updates: up to 16 windows
-    found = [noise_windows._noise_over_training(one) for one in runs]
+    found = [read_training._noise_over_training(one) for one in runs]
 
     assert sum(one.low <= 500 <= one.high for one in found) >= 16
     assert np.median([len(one.windows) for one in found]) < 8
@@ -217,7 +218,7 @@ def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
 
 
 def test_a_noise_scale_that_cannot_be_measured_at_all_still_bounds_the_batch():
-    found = noise_windows._noise_over_training(run(batch=8, scale=1e6, epochs=1))
+    found = read_training._noise_over_training(run(batch=8, scale=1e6, epochs=1))
 
     assert (found.value, found.high, len(found.windows)) == (None, None, 1)
     assert batch_cost.price_batch(found, 8).where == "far below"

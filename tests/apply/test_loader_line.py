@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from feedline.cli.verify.loader_line import NoDiff, loader_diff
+from feedline.cli.verify.tried_change import NoDiff, loader_diff
 
 SETTINGS = {"num_workers": 4, "persistent_workers": True}
 CALLS = {

@@ -7,7 +7,7 @@ from attach.attaching import other_python, python_of
 
 from feedline.analysis.explain.attached import Attached
 from feedline.profiler.attach import py_spy
-from feedline.profiler.attach.same_python import OtherPython, SamePython
+from feedline.profiler.attach.memory_reader import OtherPython, _SamePython
 from feedline.profiler.attach.watch import watch
 from feedline.profiler.attach.watched import WatchedProcess
 
@@ -70,7 +70,7 @@ def test_another_python_is_read_by_py_spy(start, monkeypatch):
     def refuses(self: object, pid: int) -> int:
         raise OtherPython
 
-    monkeypatch.setattr(SamePython, "begin_in", refuses)
+    monkeypatch.setattr(_SamePython, "begin_in", refuses)
 
     watched = watch(start("slow_dataset.py", 1, "fork", 60, 5).pid, 8)
     report = Attached.of(watched).report

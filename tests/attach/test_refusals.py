@@ -142,13 +142,13 @@ def test_a_process_that_lives_is_not_said_to_have_ended(sleeper, capsys, monkeyp
 
 
 def test_py_spy_is_asked_for_where_another_python_runs(sleeper, capsys, monkeypatch, tmp_path):
-    from feedline.profiler.attach import same_python
-    from feedline.profiler.attach.same_python import OtherPython
+    from feedline.profiler.attach import memory_reader
+    from feedline.profiler.attach.memory_reader import OtherPython
 
     def refuses(self: object, pid: int) -> int:
         raise OtherPython
 
-    monkeypatch.setattr(same_python.SamePython, "begin_in", refuses)
+    monkeypatch.setattr(memory_reader._SamePython, "begin_in", refuses)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 

@@ -19,8 +19,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import blocked_threads
 from feedline.profiler.samplers.blocked_threads import BlockedThreads

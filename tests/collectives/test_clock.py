@@ -13,7 +13,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.collectives import rank_clocks
-from feedline.profiler.taps.collectives.rank_clocks import ClockThread
+from feedline.profiler.taps.collectives.rank_clocks import _ClockThread
 
 AHEAD_NS = 5_000_000_000
 
@@ -43,7 +43,7 @@ def connection(server):
 
 
 def rank(number, server, told):
-    return ClockThread(connection(server), number, 2, lambda *said: told.append(said))
+    return _ClockThread(connection(server), number, 2, lambda *said: told.append(said))
 
 
 def notes(segment):
@@ -131,7 +131,7 @@ class Slow:
 def test_a_store_that_is_slow_does_not_keep_the_thread_past_its_end(segment, server, told):
     """A thread that comes back from the store while Python finalizes aborts the process."""
     first = rank(0, server, told)
-    second = ClockThread(Slow(connection(server)), 1, 2, lambda *said: told.append(said))
+    second = _ClockThread(Slow(connection(server)), 1, 2, lambda *said: told.append(said))
     for thread in (first, second):
         thread.start()
     assert until(lambda: server.num_keys() > 2)  # a measurement is under way: it would take 6 s

@@ -13,9 +13,8 @@ from feedline.profiler.session.session import Session
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.store.trainings import open_run
-from feedline.profiler.taps.collectives.c10d_operations import collective_operations
 from feedline.profiler.taps.collectives.ends import CudaEnds, StartedCollective
-from feedline.profiler.taps.collectives.tap import CollectiveTap
+from feedline.profiler.taps.collectives.tap import CollectiveTap, _collective_operations
 
 DEVICE = torch.device("cuda", 0)
 
@@ -131,7 +130,7 @@ def test_works_come_boxed_from_the_dispatcher(gpu, segment, monkeypatch, name, u
         tap._cuda = CudaEnds(gpu)
         pg, operation = (
             dist.group.WORLD,
-            next(one for one in collective_operations() if one.name == name),
+            next(one for one in _collective_operations() if one.name == name),
         )
         work = dist.all_reduce(torch.ones(4), async_op=True)
         for null in (False, True):

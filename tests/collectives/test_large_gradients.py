@@ -5,7 +5,7 @@ backward runs.
 import pytest
 from collectives.launching import launch, say_what_went_wrong
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 

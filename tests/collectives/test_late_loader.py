@@ -7,8 +7,8 @@ from collectives.launching import launch, say_what_went_wrong
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.late_launch import late_of
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.many.passes import _LEFT_OUT_STEPS

@@ -4,9 +4,9 @@ has nobody to talk to.
 
 import pytest
 
-from feedline.profiler.taps.collectives import other_libraries
+from feedline.profiler.taps.collectives import groups
 
-ALL = set(other_libraries._UNSEEN_LIBRARIES)
+ALL = set(groups._UNSEEN_LIBRARIES)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_which_imports_are_told(monkeypatch, variables, watched):
         monkeypatch.setenv(name, value)
     asked, told = {}, []
 
-    other_libraries.name_when_imported(asked.__setitem__, lambda *words: told.append(words))
+    groups.name_when_imported(asked.__setitem__, lambda *words: told.append(words))
     asked["horovod.torch"]()
 
     assert set(asked) == watched

@@ -11,7 +11,7 @@ import pytest
 from collectives.launching import LIMIT_S, free_ports, launch, say_what_went_wrong, start
 
 from feedline.__main__ import main
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.errors import FeedlineError, NotJudged
 from feedline.profiler.store.trainings import open_run
 

@@ -4,7 +4,7 @@ from collectives.launching import launch, say_what_went_wrong
 from text.breath import advised
 
 from feedline.analysis.explain import diagnose
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 

@@ -633,7 +633,7 @@ def test_a_scheduler_that_is_gone_is_described_and_not_kept_alive(run):
 
 
 def test_a_program_that_updates_by_hand_and_names_a_number_like_ours_has_a_report(tmp_path):
-    from feedline.analysis.explain.build import recorded_report
+    from feedline.analysis.explain.reports_of_run import recorded_report
     from feedline.profiler.store.trainings import open_run
 
     with feedline.record(tmp_path / "run"):

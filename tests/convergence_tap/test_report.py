@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.report import perfetto_trace
 from feedline.profiler.store.trainings import open_run
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
 from feedline.analysis.convergence.read_training import read
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 SAMPLES = 24

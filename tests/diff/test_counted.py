@@ -13,7 +13,7 @@ from measure.test_counted_steps import estimate
 
 from feedline.__main__ import main
 from feedline.analysis.diff.measures import _unsure_of_samples
-from feedline.analysis.measure.rest_samples import RestSamples
+from feedline.analysis.measure.counted_steps import RestSamples
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.layout import MANIFEST, main_segment
 from feedline.profiler.store.segment import Segment, window_of

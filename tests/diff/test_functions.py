@@ -15,7 +15,7 @@ from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.measures import compared_run
 from feedline.analysis.diff.run_diff import Outcome, Quantity
 from feedline.analysis.diff.side import Measure
-from feedline.cli.diff.text import cells
+from feedline.cli.diff.text import _cells
 
 LOAD, PARSE = ("data.py", 20, "load"), ("data.py", 40, "parse")
 
@@ -148,7 +148,7 @@ def test_text_has_at_most_three_functions_and_page_and_json_have_all(tmp_path, c
     ],
 )
 def test_a_name_of_the_program_is_shown_as_it_is(group, name, shown):
-    assert cells(Quantity(f"{group}/{name}", group, name, "s", "wall", 1.0, 2.0))[0] == shown
+    assert _cells(Quantity(f"{group}/{name}", group, name, "s", "wall", 1.0, 2.0))[0] == shown
 
 
 @pytest.mark.parametrize(

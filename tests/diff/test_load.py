@@ -12,7 +12,7 @@ from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.run_diff import Outcome
 from feedline.analysis.diff.side import Influence
 from feedline.analysis.measure.model import Cpus
-from feedline.cli.diff.text import cells
+from feedline.cli.diff.text import _cells
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +296,7 @@ def test_a_ratio_in_the_table_is_the_quotient_of_the_two_times_beside_it(loader)
     backward = slower.of("stage/backward")
     low, high = backward.measured_interval
     assert backward.ratio == pytest.approx(1.0) and low < 1.5 < high
-    assert cells(backward)[3:] == ["1.50", f"{low:.2f} to {high:.2f}", "machine"]
+    assert _cells(backward)[3:] == ["1.50", f"{low:.2f} to {high:.2f}", "machine"]
 
 
 @pytest.mark.parametrize("rule_id", ["loss_exploded", "not_finite"])

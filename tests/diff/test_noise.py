@@ -13,9 +13,9 @@ from feedline.analysis.measure.noise import (
     MIN_COMPARED,
     MIN_VALUES,
     _block_length,
-    drift,
+    _drift,
+    _error_of_mean,
     error_of,
-    error_of_mean,
     holm,
     p_of,
 )
@@ -52,7 +52,7 @@ def told_apart(make, with_drift: bool) -> float:
     pairs = [(make(rng), make(rng)) for _ in range(PAIRS)]
 
     def error(values: noise.FloatArray) -> float:
-        return math.hypot(error_of_mean(values), drift(values) if with_drift else 0.0)
+        return math.hypot(_error_of_mean(values), _drift(values) if with_drift else 0.0)
 
     return (
         sum(p_of(b.mean() - a.mean(), math.hypot(error(a), error(b))) < 0.05 for a, b in pairs)
@@ -63,7 +63,7 @@ def told_apart(make, with_drift: bool) -> float:
 def test_the_error_of_independent_values_is_the_textbooks():
     values = np.random.default_rng(0).normal(1, 0.1, 400)
 
-    assert error_of_mean(values) == pytest.approx(0.1 / 20, rel=0.15)
+    assert _error_of_mean(values) == pytest.approx(0.1 / 20, rel=0.15)
     assert _block_length(values) <= 3
 
 
@@ -71,7 +71,7 @@ def test_values_that_are_like_their_neighbors_tell_less():
     values = autoregressive(np.random.default_rng(1), 4000, 0.8)
 
     independent = values.std() / math.sqrt(len(values))
-    assert error_of_mean(values) == pytest.approx(independent * math.sqrt(1.8 / 0.2), rel=0.3)
+    assert _error_of_mean(values) == pytest.approx(independent * math.sqrt(1.8 / 0.2), rel=0.3)
 
 
 def test_the_error_of_a_median_of_independent_values_is_the_textbooks():
@@ -102,13 +102,13 @@ def test_runs_of_noise_at_all_scales_are_seldom_told_apart_thanks_to_their_drift
 def test_a_run_that_gets_slower_drifts_and_one_that_scatters_does_not():
     scattered = np.random.default_rng(3).normal(1, 0.1, 800)
 
-    assert drift(np.linspace(1, 2, 80)) == pytest.approx(0.3, rel=0.2)
-    assert drift(scattered) < 0.01
+    assert _drift(np.linspace(1, 2, 80)) == pytest.approx(0.3, rel=0.2)
+    assert _drift(scattered) < 0.01
 
 
 def test_a_few_values_say_nothing():
-    assert math.isnan(error_of_mean(np.ones(MIN_VALUES - 1)))
-    assert math.isnan(drift(np.ones(MIN_COMPARED - 1)))
+    assert math.isnan(_error_of_mean(np.ones(MIN_VALUES - 1)))
+    assert math.isnan(_drift(np.ones(MIN_COMPARED - 1)))
     assert p_of(0.5, math.nan) == 1.0
 
 
@@ -141,18 +141,18 @@ def test_a_shuffle_of_a_run_does_not_differ_from_it(seed, n):
     run = rng.lognormal(0, 0.3, n)
     shuffled = rng.permutation(run)
 
-    error = math.hypot(error_of_mean(run), error_of_mean(shuffled))
+    error = math.hypot(_error_of_mean(run), _error_of_mean(shuffled))
     assert p_of(float(shuffled.mean() - run.mean()), error) > 0.99
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=60))
 def test_any_values_have_an_error_or_none(values):
-    error = error_of_mean(np.array(values))
+    error = _error_of_mean(np.array(values))
 
     assert math.isnan(error) if len(values) < MIN_VALUES else error >= 0
     assert 1 <= _block_length(np.array(values)) <= max(1, len(values))
     assert (
-        math.isnan(drift(np.array(values)))
+        math.isnan(_drift(np.array(values)))
         if len(values) < MIN_COMPARED
-        else drift(np.array(values)) >= 0
+        else _drift(np.array(values)) >= 0
     )

@@ -13,12 +13,19 @@ from rules.any_facts import any_facts
 from rules.made_up import BATCH, INPUT, MS, made_up_facts
 
 import feedline
-from feedline.analysis.explain.build import TrainingInput, training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import claimed
-from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.explain.reports_of_run import TrainingInput, training_input
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import CostKind, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    Change,
+    CostKind,
+    Factor,
+    Finding,
+    PredictedRate,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.stages import MAKING_STAGES

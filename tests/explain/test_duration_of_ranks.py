@@ -5,7 +5,7 @@ import shutil
 import pytest
 from golden.record import RUNS
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 

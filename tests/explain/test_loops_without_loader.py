@@ -9,7 +9,7 @@ import torch
 from measure.made_up_records import MadeUp
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.store.trainings import open_run
 

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rules.made_up import made_up_facts
 
-from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.explain.next_limit import _ABOVE, cap_at_next_limit, lifted_by
+from feedline.analysis.explain.next_limit import _ABOVE, cap_at_next_limit, lifted_by, with_gains
 from feedline.analysis.explain.predictions import Predictions
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.finding import (
     KNOWN_CALL,
+    Change,
     CostKind,
     Evidence,
+    Factor,
     Finding,
     PredictedRate,
     Severity,
 )
-from feedline.analysis.report import gain_phrases
+from feedline.analysis.report import full_report
 from feedline.analysis.rules import BY_ID
 
 #: 100 samples/s: one worker needs 100 ms for a batch; two CPUs need 77 ms for everything (130
@@ -44,7 +44,7 @@ def finding(rule_id, cost_ms, **fields):
 def gain(found, report=RUN):
     (one,) = cap_at_next_limit([found], made(report), report.step.mean_s)
     (one,) = with_gains([one], report.throughput, report.step)
-    return gain_phrases.gain(one, replace(report, findings=[one], roofline=made(report)))
+    return full_report._gain(one, replace(report, findings=[one], roofline=made(report)))
 
 
 def test_more_workers_gain_no_more_than_the_cpus_can_make():
@@ -321,7 +321,7 @@ def test_nothing_is_said_to_be_the_most_that_lies_below_what_the_gpu_allows(
         cap_at_next_limit([told, full], limits, report.step.mean_s),
     ):
         shown = replace(report, findings=found, roofline=limits)
-        for said in (limits.message, *(gain_phrases.gain(one, shown) for one in found)):
+        for said in (limits.message, *(full_report._gain(one, shown) for one in found)):
             for rate in re.findall(r"at most ([\d,.]*\d)", said):
                 assert (
                     gpu is not None
@@ -344,10 +344,10 @@ def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():
     ]
     told = replace(RUN, findings=found, roofline=made(RUN), together=rate)
 
-    assert gain_phrases.together(told)[1].endswith(
+    assert full_report.together(told)[1].endswith(
         "100 -> 150 samples/s (140 to 160); above the next limit (all CPUs), which these fixes also "
         "raise"
     )
-    assert gain_phrases.together(replace(told, together=replace(rate, after=131.0)))[1].endswith(
+    assert full_report.together(replace(told, together=replace(rate, after=131.0)))[1].endswith(
         "(140 to 160)"
     )

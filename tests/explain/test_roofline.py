@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
-from feedline.analysis.explain.roofline import roofline
-from feedline.analysis.explain.roofs import _NO_CEILINGS
+from feedline.analysis.explain.roofs import _NO_CEILINGS, roofline
 from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
 from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

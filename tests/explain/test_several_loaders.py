@@ -12,7 +12,7 @@ from rules.made_up import LOADER, made_up_facts, waiting, without_workers
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.explain.build import recorded_report, training_input
+from feedline.analysis.explain.reports_of_run import recorded_report, training_input
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers
 from feedline.analysis.measure.feeding import together
 from feedline.analysis.rules import INPUT
@@ -145,8 +145,8 @@ TINY = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy":
     ids=lambda one: one.__name__.rpartition(".")[2] if hasattr(one, "__name__") else "",
 )
 def test_what_is_said_of_the_workers_or_settings_of_one_loader_is_not_said_of_several(rule, facts):
-    assert rule.check(facts) is not None
-    assert rule.check(replace(facts, several_loaders=True)) is None
+    assert rule.RULE.check(facts) is not None
+    assert rule.RULE.check(replace(facts, several_loaders=True)) is None
 
 
 def test_batches_that_the_main_process_makes_are_waited_for_beside_those_of_workers():
@@ -158,9 +158,9 @@ def test_batches_that_the_main_process_makes_are_waited_for_beside_those_of_work
 def test_without_workers_the_way_to_make_batches_in_one_call_sets_nothing_of_a_loader():
     cheap = dict.fromkeys(("read", "decode", "augment", "dataset", "collate"), (0.01, 0.0, 0.0))
     alone = without_workers(sample=cheap, stages={"forward": 1.0, "backward": 1.0})
-    assert any("batch_size=None" in one for one in made_one_by_one.check(alone).fix_more)
+    assert any("batch_size=None" in one for one in made_one_by_one._check(alone).fix_more)
 
-    found = made_one_by_one.check(replace(alone, several_loaders=True))
+    found = made_one_by_one._check(replace(alone, several_loaders=True))
 
     assert "batch_size" not in " ".join([found.fix, *found.fix_more])
 

@@ -13,8 +13,8 @@ from rules.made_up import made_up_facts, waiting
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import feedline
-from feedline.analysis.explain.build import recorded_report, training_input
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.reports_of_run import recorded_report, training_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.cpus import queueing
@@ -23,7 +23,7 @@ from feedline.analysis.measure.clues import Parts
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
 from feedline.analysis.rules.input import too_few_workers, workers_without_data
-from feedline.analysis.rules.input.workers_without_data import RULE_ID
+from feedline.analysis.rules.input.workers_without_data import _RULE_ID
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
 
@@ -79,8 +79,8 @@ def test_no_finding_advises_more_of_them_and_each_has_it_as_evidence(report):
 def test_more_workers_are_advised_only_where_those_that_are_there_get_batches():
     facts = {"sample": {"dataset": (0.5, 0.0, 20.0)}, "settings": {"num_workers": 2}}
 
-    assert "num_workers" in too_few_workers.check(waiting(**facts)).settings
-    assert too_few_workers.check(waiting(**facts, maker={"without_batches": 1})) is None
+    assert "num_workers" in too_few_workers._check(waiting(**facts)).settings
+    assert too_few_workers._check(waiting(**facts, maker={"without_batches": 1})) is None
 
 
 def stream(wait: float = 60.0, without: int = 2, **settings: object) -> RuleInputs:
@@ -94,13 +94,13 @@ def stream(wait: float = 60.0, without: int = 2, **settings: object) -> RuleInpu
 
 
 def test_a_stream_of_too_few_parts_is_a_finding_where_that_costs():
-    finding = workers_without_data.check(stream())
+    finding = workers_without_data._check(stream())
 
     assert finding.message == "2 of 4 workers never made a batch"
     assert finding.fix.startswith("Give each worker a part of the data")
     assert finding.fix_more[-1] == "Or set num_workers=2: the others only take memory."
     told = diagnose(stream())
-    assert told[0].rule_id == RULE_ID and told[0].evidence[0].id == "idle_workers"
+    assert told[0].rule_id == _RULE_ID and told[0].evidence[0].id == "idle_workers"
 
 
 def test_batches_that_the_only_worker_hands_over_late_are_its_shortage():
@@ -108,20 +108,20 @@ def test_batches_that_the_only_worker_hands_over_late_are_its_shortage():
     facts = stream(without=3)
     late = replace(facts, step=replace(facts.step, waits={"handover": facts.step.stages["wait"]}))
 
-    assert workers_without_data.check(late).cost_s == pytest.approx(0.06)
+    assert workers_without_data._check(late).cost_s == pytest.approx(0.06)
 
 
 def test_it_says_how_many_shards_there_are_and_speaks_the_language_of_the_library():
-    finding = workers_without_data.check(stream(dataset_shards=2, dataset_library="datasets"))
+    finding = workers_without_data._check(stream(dataset_shards=2, dataset_library="datasets"))
 
     assert finding.message == "2 of 4 workers never made a batch: the stream has 2 shards"
     assert "to_iterable_dataset(num_shards=...)" in finding.fix
 
 
 def test_it_is_silent_where_all_have_data_where_it_costs_nothing_and_of_a_list():
-    assert workers_without_data.check(stream(without=0)) is None
-    assert workers_without_data.check(stream(0.5)) is None
-    assert workers_without_data.check(stream(map_style=True)) is None
+    assert workers_without_data._check(stream(without=0)) is None
+    assert workers_without_data._check(stream(0.5)) is None
+    assert workers_without_data._check(stream(map_style=True)) is None
     assert diagnose(made_up_facts(maker={"without_batches": 2}))[0].rule_id == "compute_bound"
 
 
@@ -135,10 +135,10 @@ def test_where_samples_wait_for_a_cpu_those_that_are_free_decide():
     )
     assert waits.cpus is not None and queueing(waits)
 
-    assert workers_without_data.check(waits).severity is Severity.HIGH
+    assert workers_without_data._check(waits).severity is Severity.HIGH
     full = replace(waits.cpus, own=waits.cpus.allowed, free=0.0)
-    assert workers_without_data.check(replace(waits, cpus=full)) is None
-    assert workers_without_data.check(replace(waits, cpus=None)) is None
+    assert workers_without_data._check(replace(waits, cpus=full)) is None
+    assert workers_without_data._check(replace(waits, cpus=None)) is None
 
 
 def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done():
@@ -179,13 +179,13 @@ def test_workers_that_forgot_windows_are_as_busy_as_in_those_that_they_kept():
 def test_uneven_parts_are_a_finding_where_the_largest_one_holds_the_others_up():
     uneven = replace(stream(without=0), worker_parts=Parts(most=700, least=20, as_workers=1.4))
 
-    finding = workers_without_data.check(uneven)
+    finding = workers_without_data._check(uneven)
 
     assert finding.message.endswith("700 samples the largest, 20 the smallest")
     assert finding.more == ["a pass takes as long as with 1.40 workers that have even parts"]
     assert finding.fix.startswith("Give each worker as many samples")
     nearly = replace(uneven, worker_parts=Parts(most=250, least=200, as_workers=3.5))
-    assert workers_without_data.check(nearly) is None
+    assert workers_without_data._check(nearly) is None
 
 
 class Uneven(IterableDataset):

@@ -15,7 +15,7 @@ from warm_python import WarmPython
 
 from feedline.__main__ import main
 from feedline.analysis import report as reports
-from feedline.analysis.explain import build
+from feedline.analysis.explain import reports_of_run
 from feedline.analysis.explain.model import Report
 from feedline.analysis.report import perfetto_trace, terminal
 from feedline.analysis.report.console import Console
@@ -57,7 +57,7 @@ def look(run: Path) -> Report | FeedlineError:
     """Everything that ``feedline report`` makes of a run, or what it refuses with."""
     try:
         opened = open_run(run)
-        report = build.recorded_report(opened)
+        report = reports_of_run.recorded_report(opened)
     except FeedlineError as error:
         return error
     terminal.show(report, Console(file=io.StringIO()))

@@ -14,8 +14,8 @@ from text.breath import advised, said
 from truth.one_number import check
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.report import html_report, terminal
 from feedline.profiler.samplers.processes import descendants

@@ -8,7 +8,7 @@ import sys
 import pytest
 from truth.one_number import check, text_of
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.report import html_report, terminal
 from feedline.profiler.store.trainings import open_run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpu.made_up import MS
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.report import html_report, perfetto_trace, terminal
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedline.__main__ import main
-from feedline.analysis.explain import build
+from feedline.analysis.explain import reports_of_run
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged
 from feedline.profiler.store.manifest import Manifest
@@ -95,7 +95,7 @@ def test_edited_gauges_cost_the_gauges_only(finished):
     legend = finished / "rank0" / "gauges.json"
     legend.write_text(json.dumps({**json.loads(legend.read_text()), "gauges": [["cpu/machine"]]}))
 
-    seen = build.recorded_report(open_run(finished))
+    seen = reports_of_run.recorded_report(open_run(finished))
 
     assert seen.gauges == []
     assert any("gauges.json" in note and "$.gauges[0]" in note for note in seen.notes)
@@ -122,4 +122,4 @@ def test_a_run_without_its_anchors_is_shown(finished):
     file = finished / "rank0" / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "anchors": []}))
 
-    assert build.recorded_report(open_run(finished)).run.state == "finished"
+    assert reports_of_run.recorded_report(open_run(finished)).run.state == "finished"

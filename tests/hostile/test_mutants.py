@@ -7,7 +7,7 @@ import pytest
 from hostile.conftest import FUZZ
 
 from feedline.__main__ import main
-from feedline.analysis.explain import build
+from feedline.analysis.explain import reports_of_run
 
 
 @pytest.mark.parametrize("mutants", [16, pytest.param(400, marks=pytest.mark.long)])
@@ -29,7 +29,7 @@ def fails(*_: object, **__: object) -> None:
 
 def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkeypatch, capsys):
     monkeypatch.delenv("FEEDLINE_TRACEBACK")
-    monkeypatch.setattr(build, "measure", fails)
+    monkeypatch.setattr(reports_of_run, "measure", fails)
 
     code = main(["report", str(finished)])
 
@@ -42,7 +42,7 @@ def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkey
 
 
 def test_with_tracebacks_it_is_python_s(finished, monkeypatch):
-    monkeypatch.setattr(build, "measure", fails)
+    monkeypatch.setattr(reports_of_run, "measure", fails)
 
     with pytest.raises(TypeError):
         main(["report", str(finished)])

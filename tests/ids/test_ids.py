@@ -25,12 +25,12 @@ from traces.kineto_made import kineto
 from feedline.__main__ import main
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.read_training import summarise
-from feedline.analysis.explain import build as of_runs
-from feedline.analysis.explain import build_traces as of_traces
+from feedline.analysis.explain import reports_of_run as of_runs
+from feedline.analysis.explain import reports_of_run as of_traces
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.explain.next_limit import cap_at_next_limit
-from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.ranks.comparison import _compare_collectives

@@ -6,7 +6,7 @@ import pytest
 from ledger.test_recorded_ledger import recorded
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.ledger.rows import step_rows
+from feedline.analysis.ledger.table import step_rows
 from feedline.analysis.measure.garbage import long_collections
 from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction

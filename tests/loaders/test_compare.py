@@ -30,7 +30,7 @@ from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
 from feedline.pipelines.loaders.workers import WorkerLoader
 from feedline.pipelines.names import LOADER_NAMES
 from feedline.pipelines.photos import Photo, Photos
-from feedline.pipelines.probes import pagecache
+from feedline.pipelines.probes import read_speed
 from feedline.pipelines.translate.difference import compare_libraries
 from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.ceilings import Ceilings
@@ -415,7 +415,7 @@ def test_whatever_else_a_model_raises_before_its_first_step_is_its_own(task):
 
 
 def on_a_disk(photos):
-    if (kind := pagecache.filesystem(photos.root)) in ("tmpfs", "ramfs", "unknown"):
+    if (kind := read_speed.filesystem(photos.root)) in ("tmpfs", "ramfs", "unknown"):
         pytest.skip(f"nothing can be evicted from a file system of type {kind}")
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.store.layout import BINS, FIELDS, STAGES
 from feedline.profiler.store.record_columns import RECORD_DTYPE, sums_of
-from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import Process
 
 

@@ -5,7 +5,7 @@ from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.measure.costs import BatchProducers
 from feedline.profiler.events import Stage
 from feedline.profiler.store.trainings import open_run

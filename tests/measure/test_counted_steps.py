@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from feedline.analysis.measure.certainty import unseen
-from feedline.analysis.measure.counted_steps import Counted, Estimate
-from feedline.analysis.measure.rest_samples import RestSamples
+from feedline.analysis.measure.counted_steps import Counted, Estimate, RestSamples
+from feedline.analysis.measure.noise import unseen
 
 US = 1_000
 

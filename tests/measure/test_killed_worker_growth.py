@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure.killed import killed_worker
+from feedline.analysis.measure.full_memory import killed_worker
 from feedline.profiler.samplers.gauge_file import GaugeLegend, GaugeWriter
 from feedline.profiler.store.manifest import Manifest
 

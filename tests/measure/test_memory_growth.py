@@ -5,7 +5,7 @@ import pytest
 from measure.made_up_records import MadeUp
 
 from feedline.analysis.measure.counted_steps import Counted
-from feedline.analysis.measure.kept_graphs import keeping_line
+from feedline.analysis.measure.growing_lines import keeping_line
 from feedline.analysis.measure.memory import growths
 from feedline.analysis.measure.model import Gauge, Holder
 from feedline.analysis.measure.source_lines import SourceLines

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from feedline.analysis.measure import rest_samples
-from feedline.analysis.measure.rest_samples import samples_in_rests
+from feedline.analysis.measure import counted_steps
+from feedline.analysis.measure.counted_steps import samples_in_rests
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
@@ -25,7 +25,7 @@ def stack(frames, moments, thread="main"):
 
 def said(monkeypatch, *stacks, kind="main"):
     processes = (ProcessStacks("main", kind, 1, 1.0, 1, "", tuple(stacks)),)
-    monkeypatch.setattr(rest_samples, "read_stacks", lambda rank: processes)
+    monkeypatch.setattr(counted_steps, "read_stacks", lambda rank: processes)
     return samples_in_rests(None, *RESTS)
 
 
@@ -51,7 +51,7 @@ def test_few_samples_and_damaged_stacks_say_nothing(monkeypatch):
     def damaged(rank):
         raise RunDamaged("stacks")
 
-    monkeypatch.setattr(rest_samples, "read_stacks", damaged)
+    monkeypatch.setattr(counted_steps, "read_stacks", damaged)
     assert samples_in_rests(None, *RESTS) is None
 
 

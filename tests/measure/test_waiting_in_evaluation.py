@@ -2,7 +2,7 @@
 
 from measure.made_up_records import MadeUp
 
-from feedline.analysis.measure import machine_use
+from feedline.analysis.measure import rank_metrics
 from feedline.analysis.measure.steps import steps_of
 from feedline.profiler.events import Flag, Stage
 
@@ -32,16 +32,16 @@ def test_only_what_steps_wait_counts():
     process, steps = with_evaluations()
     assert len(steps.boundaries.evaluation) == 2
 
-    assert machine_use.runqueue_s(process, steps, 0, Stage.FORWARD) == (4 + 4 + 0) / 3 / 1e9
-    assert machine_use.queued_ns(process, steps, Stage.FORWARD).tolist() == [4, 4, 0]
-    assert machine_use.queued_share(process, steps, 0, Stage.FORWARD) == 8 / (8 + 32)
+    assert rank_metrics.runqueue_s(process, steps, 0, Stage.FORWARD) == (4 + 4 + 0) / 3 / 1e9
+    assert rank_metrics.queued_ns(process, steps, Stage.FORWARD).tolist() == [4, 4, 0]
+    assert rank_metrics._queued_share(process, steps, 0, Stage.FORWARD) == 8 / (8 + 32)
 
 
 def test_only_batches_that_steps_receive_count():
-    received = machine_use.moved_per_step(*with_evaluations(), 0)["transport"]
+    received = rank_metrics.moved_per_step(*with_evaluations(), 0)["transport"]
 
     assert (received.times, received.nbytes) == (1, (0 + 20 + 40) / 3)
 
 
 def test_only_what_the_gpu_computes_for_steps_counts():
-    assert machine_use.gpu_stages(*with_evaluations(), 0) == {"forward": (0 + 10 + 20) / 3 / 1e9}
+    assert rank_metrics._gpu_stages(*with_evaluations(), 0) == {"forward": (0 + 10 + 20) / 3 / 1e9}

@@ -10,7 +10,7 @@ from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import steps_of
 from feedline.analysis.measure.waits import classify, ready_share, ready_times

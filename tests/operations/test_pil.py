@@ -10,7 +10,7 @@ from operations.conftest import SlowFile
 from PIL import Image, ImageFile, ImageSequence, PngImagePlugin, UnidentifiedImageError
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations.pil_ import TimedFile
+from feedline.profiler.taps.operations.pil_ import _TimedFile
 
 
 def of(stage, written):
@@ -18,7 +18,7 @@ def of(stage, written):
 
 
 def assert_no_stand_in(image):
-    assert not any(isinstance(value, TimedFile) for value in vars(image).values())
+    assert not any(isinstance(value, _TimedFile) for value in vars(image).values())
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "JPEG2000", "ICO"])
@@ -272,7 +272,7 @@ def test_exif_survives_and_keeps_no_stand_in(spans):
 
     spans(image.load)
 
-    assert not isinstance(getattr(image.getexif(), "fp", None), TimedFile)
+    assert not isinstance(getattr(image.getexif(), "fp", None), _TimedFile)
     assert image.size == (4, 8)
 
 

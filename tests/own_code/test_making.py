@@ -17,7 +17,7 @@ from own_code.loops import ROWS, TEXT, Timed, at_the_beginning, at_the_end, find
 from text.breath import said as text_of
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.own_code.producers import StorageRef, shorten
+from feedline.profiler.taps.own_code.producers import _shorten, _StorageRef
 
 NOBODY = "which part of the"
 
@@ -450,10 +450,10 @@ def test_references_to_storages_that_are_gone_are_forgotten():
     staying = [torch.zeros(1) for _ in range(20)]
     for step in range(400):
         tensor = staying[step] if step < len(staying) else torch.zeros(1)
-        reference = StorageRef(tensor.untyped_storage())
+        reference = _StorageRef(tensor.untyped_storage())
         kept[reference.cdata] = reference, step
-        shorten(kept)
+        _shorten(kept)
         del tensor
 
-    assert {StorageRef(tensor.untyped_storage()).cdata for tensor in staying} <= set(kept)
+    assert {_StorageRef(tensor.untyped_storage()).cdata for tensor in staying} <= set(kept)
     assert len(kept) < len(staying) + 20  # they kept the allocator from joining free blocks

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import feedline
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import inside
-from feedline.profiler.taps.own_code import resident
-from feedline.profiler.taps.own_code.resident import ResidentInput
+from feedline.profiler.taps.own_code import producers
+from feedline.profiler.taps.own_code.producers import ResidentInput
 
 GRAPH = np.random.RandomState(0).randn(300, 8).astype(np.float32)
 
@@ -312,18 +312,18 @@ def test_input_that_is_new_in_each_step_stays_unknown(kind, recorded):
 def test_memory_that_was_the_same_for_long_is_read_in_few_calls_and_a_change_is_noticed(
     monkeypatch,
 ):
-    reads, words = [], resident._words
-    monkeypatch.setattr(resident, "_words", lambda tensor: reads.append(0) or words(tensor))
+    reads, words = [], producers._words
+    monkeypatch.setattr(producers, "_words", lambda tensor: reads.append(0) or words(tensor))
     values = np.zeros(4096, dtype=np.float32)
     tensor, looked = torch.from_numpy(values), ResidentInput()
     again = [looked.fed(tensor) for _ in range(200)]
     of_the_same = len(reads)
 
     values += 1  # torch's version of it stays the same
-    later = [looked.fed(tensor) for _ in range(resident._READ_EVERY)]
+    later = [looked.fed(tensor) for _ in range(producers._READ_EVERY)]
 
     assert again == [False] + [True] * 199
-    assert of_the_same <= resident._SURE + 1 + 200 // resident._READ_EVERY
+    assert of_the_same <= producers._SURE + 1 + 200 // producers._READ_EVERY
     assert later.count(False) == 1
     tensor += 1
     assert not looked.fed(tensor)
@@ -344,7 +344,7 @@ def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_lon
 
     recorded(lambda: train(step, 100))
 
-    assert 4 < len(calls) <= 4 * (resident._MAX_NEW_STEPS + 1)
+    assert 4 < len(calls) <= 4 * (producers._MAX_NEW_STEPS + 1)
 
 
 def test_a_stage_that_the_program_names_may_be_input(recorded):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from feedline.profiler.taps.own_code.producers import StorageRef
+from feedline.profiler.taps.own_code.producers import _StorageRef
 
 
 class Alarm(Exception):
@@ -16,7 +16,7 @@ class Alarm(Exception):
 
 def test_a_reference_tells_that_its_storage_is_gone():
     tensor = torch.zeros(10)
-    reference = StorageRef(tensor.untyped_storage())
+    reference = _StorageRef(tensor.untyped_storage())
 
     assert not reference.expired()
     del tensor
@@ -24,7 +24,7 @@ def test_a_reference_tells_that_its_storage_is_gone():
 
 
 def test_the_address_is_not_used_again_while_the_reference_lives():
-    held = [StorageRef(torch.empty(8).untyped_storage()) for _ in range(200)]
+    held = [_StorageRef(torch.empty(8).untyped_storage()) for _ in range(200)]
 
     assert len({reference.cdata for reference in held}) == 200
 
@@ -35,7 +35,7 @@ def test_references_leave_no_memory_behind():
 
     def refer(times: int) -> None:
         for _ in range(times):
-            StorageRef(torch.empty(8).untyped_storage())
+            _StorageRef(torch.empty(8).untyped_storage())
 
     refer(10_000)
     before = resident_bytes()
@@ -49,7 +49,7 @@ def test_one_that_was_interrupted_while_it_was_made_is_forgotten_silently(monkey
     lost: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
 
-    half = StorageRef.__new__(StorageRef)
+    half = _StorageRef.__new__(_StorageRef)
     del half
 
     assert not lost
@@ -71,7 +71,7 @@ def test_a_handler_that_raises_while_references_are_freed_reaches_the_program(mo
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.00002)
                 for _ in range(2000):
-                    StorageRef(kept)
+                    _StorageRef(kept)
             except Alarm:
                 caught += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -86,7 +86,7 @@ def test_a_handler_that_raises_while_references_are_freed_reaches_the_program(mo
 @pytest.mark.parametrize("times", [1, 3])
 def test_several_references_to_a_storage_are_independent(times):
     storage = torch.zeros(4).untyped_storage()
-    first, *others = [StorageRef(storage) for _ in range(times + 1)]
+    first, *others = [_StorageRef(storage) for _ in range(times + 1)]
     del others
 
     assert not first.expired()

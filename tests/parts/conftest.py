@@ -10,8 +10,8 @@ import torch
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, split_run
 

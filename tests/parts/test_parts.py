@@ -15,7 +15,7 @@ import torch
 from measure.made_up_records import MadeUp
 from torch.utils.data import DataLoader
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler import message
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session

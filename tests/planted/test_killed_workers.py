@@ -13,7 +13,7 @@ from faults import bench
 from faults.cases import FAULTS
 from faults.conditions import Unavailable
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

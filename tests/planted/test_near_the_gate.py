@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from truth import one_number
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 STEPS, STEP_S = 17, 0.2

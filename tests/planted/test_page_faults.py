@@ -11,7 +11,7 @@ import pytest
 from faults import bench, files
 from needs import GLIBC
 
-from feedline.analysis.explain.build import recorded_report, training_input
+from feedline.analysis.explain.reports_of_run import recorded_report, training_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import page_faults
 from feedline.profiler.store.trainings import open_run

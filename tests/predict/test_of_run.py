@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.explain.build import TrainingInput, training_input
-from feedline.analysis.ledger.change import Change, PredictedRate, Refused
+from feedline.analysis.explain.reports_of_run import TrainingInput, training_input
+from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
 from feedline.analysis.predict.of_run import _MIN_BATCHES, recorded_input
 from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.replay_of import predict

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline.analysis.measure.machine_use import cpu_s, queued_share
 from feedline.analysis.measure.model import Gauge
+from feedline.analysis.measure.rank_metrics import _queued_share, cpu_s
 from feedline.analysis.predict.main_process import _computing
 from feedline.analysis.predict.starts import WARMING, settling_cpu_s, warm_up, warming
 from feedline.profiler.events import Stage
@@ -106,10 +106,10 @@ def test_the_share_of_waiting_for_a_cpu_is_of_the_time_in_which_the_main_thread_
         ),
     )
 
-    assert queued_share(main, steps, 1, Stage.FORWARD) == pytest.approx(5 / 16)
-    assert queued_share(main, steps, 3, Stage.FORWARD) is None
+    assert _queued_share(main, steps, 1, Stage.FORWARD) == pytest.approx(5 / 16)
+    assert _queued_share(main, steps, 3, Stage.FORWARD) is None
     spans["runqueue"] = -1
-    assert queued_share(main, steps, 1, Stage.FORWARD) is None
+    assert _queued_share(main, steps, 1, Stage.FORWARD) is None
 
 
 KERNEL = np.dtype(

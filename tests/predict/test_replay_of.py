@@ -11,11 +11,16 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
-from feedline.analysis.predict.changed import _with_change
+from feedline.analysis.ledger.finding import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded_input import RecordedInput, Shares
-from feedline.analysis.predict.replay_of import _MODEL_ERROR, _REMOVAL_ERROR, _median, predict
+from feedline.analysis.predict.replay_of import (
+    _MODEL_ERROR,
+    _REMOVAL_ERROR,
+    _median,
+    _with_change,
+    predict,
+)
 from feedline.analysis.predict.starts import Starts
 
 MS = 1e-3

@@ -9,11 +9,11 @@ import sys
 import pytest
 from needs import GLIBC
 
-from feedline.analysis.explain.build import training_input
-from feedline.analysis.ledger.change import Change, Factor
-from feedline.analysis.predict.changed import _with_change
+from feedline.analysis.explain.reports_of_run import training_input
+from feedline.analysis.ledger.finding import Change, Factor
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded_input import RecordedInput
+from feedline.analysis.predict.replay_of import _with_change
 from feedline.profiler.store.trainings import open_run
 
 PROGRAM = """

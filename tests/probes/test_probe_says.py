@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from feedline.cli.probe.text import _fastest_only, batch_size, conclusion
+from feedline.cli.probe.text import _batch_size, _fastest_only, conclusion
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
@@ -30,7 +30,7 @@ def model(rate: float, device: str, cpu_s: float) -> Ceiling:
 
 def sweep(rates: dict[int, float], stopped: str = "saturation") -> str:
     settings = {"batches": list(rates), "samples_per_s": list(rates.values()), "stopped": stopped}
-    return batch_size(
+    return _batch_size(
         Ceiling("sweep/model", "sweep", max(rates.values()), per="device", settings=settings)
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.pipelines.probes import pagecache, read_speed, reader
+from feedline.pipelines.probes import read_speed, reader
 from feedline.pipelines.probes.probe_rounds import CannotMeasure, ProbePlan
 from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ
 
@@ -32,16 +32,16 @@ def readers():
 @pytest.fixture
 def in_memory():
     """A folder on a file system in memory."""
-    if pagecache.filesystem(Path("/dev/shm")) != "tmpfs":
+    if read_speed.filesystem(Path("/dev/shm")) != "tmpfs":
         pytest.skip("/dev/shm is not a tmpfs here")
     return Path("/dev/shm")
 
 
 def on_a_disk(path: Path) -> None:
-    if pagecache.filesystem(path) in ("tmpfs", "ramfs", "unknown"):
+    if read_speed.filesystem(path) in ("tmpfs", "ramfs", "unknown"):
         pytest.skip(
             f"no cold file can be made here: {path} is on a file system of type "
-            f"{pagecache.filesystem(path)}"
+            f"{read_speed.filesystem(path)}"
         )
 
 
@@ -49,13 +49,13 @@ def test_a_file_system_without_fsync_is_no_error(tmp_path, monkeypatch):
     def refused(fd):
         raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr(pagecache, "resident_share", lambda fd: 1.0)
+    monkeypatch.setattr(read_speed, "_resident_share", lambda fd: 1.0)
     monkeypatch.setattr(os, "fsync", refused)
     path = tmp_path / "file"
     path.write_bytes(bytes(100))
 
     with open(path, "rb") as opened:
-        pagecache.evict(opened.fileno())
+        read_speed.evict(opened.fileno())
 
 
 def test_evicted_pages_are_gone_even_when_they_waited_to_be_written(tmp_path):
@@ -63,22 +63,22 @@ def test_evicted_pages_are_gone_even_when_they_waited_to_be_written(tmp_path):
     path = tmp_path / "dirty"
     path.write_bytes(os.urandom(MIB))
     with open(path, "rb") as opened:
-        assert pagecache.resident_share(opened.fileno()) == 1.0
+        assert read_speed._resident_share(opened.fileno()) == 1.0
 
-        pagecache.evict(opened.fileno())
+        read_speed.evict(opened.fileno())
 
-        assert pagecache.resident_share(opened.fileno()) == 0.0
+        assert read_speed._resident_share(opened.fileno()) == 0.0
 
 
 def test_the_resident_share_counts_pages(file, tmp_path):
     on_a_disk(tmp_path)
     fd, size = file
-    pagecache.evict(fd)
+    read_speed.evict(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # no readahead
 
     os.pread(fd, size // 4, 0)
 
-    assert pagecache.resident_share(fd) == 0.25
+    assert read_speed._resident_share(fd) == 0.25
 
 
 def test_the_share_of_several_files_is_their_mean(tmp_path):
@@ -87,9 +87,9 @@ def test_the_share_of_several_files_is_their_mean(tmp_path):
     for path in paths:
         path.write_bytes(os.urandom(MIB))
     with open(paths[0], "rb") as opened:
-        pagecache.evict(opened.fileno())
+        read_speed.evict(opened.fileno())
 
-    assert pagecache.cached_share(map(str, paths)) == 0.75
+    assert read_speed.cached_share(map(str, paths)) == 0.75
 
 
 def test_the_share_is_unknown_to_a_user_who_may_not_write_the_file(tmp_path):
@@ -98,10 +98,10 @@ def test_the_share_is_unknown_to_a_user_who_may_not_write_the_file(tmp_path):
     path = tmp_path / "of root"
     path.write_bytes(bytes(MIB))
     with open(path, "rb") as opened:
-        assert pagecache.resident_share(opened.fileno()) == 1.0
+        assert read_speed._resident_share(opened.fileno()) == 1.0
         os.seteuid(65534)
         try:
-            assert pagecache.resident_share(opened.fileno()) is None
+            assert read_speed._resident_share(opened.fileno()) is None
         finally:
             os.seteuid(0)
 
@@ -256,7 +256,7 @@ def test_warm_reading_that_comes_from_the_disk_is_refused(file, readers, tmp_pat
     way = read_speed._ReadMode("sequential", READ, "warm", 1, MIB)
     work = read_speed._pattern_workload(fd, size, way, ProbePlan(), readers)
     work.prepare()
-    pagecache.evict(fd)
+    read_speed.evict(fd)
 
     with pytest.raises(CannotMeasure, match="do not stay in the page cache"):
         work.run()

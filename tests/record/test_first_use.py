@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.measure.costs import _CLOCKS, SampledDetails
 from feedline.profiler.store.trainings import open_run
 

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.measured import measure
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.trainings import open_run
 

@@ -46,7 +46,7 @@ def test_while_it_says_that_it_records_elsewhere(
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").touch()
-    monkeypatch.setattr(api, "report", lambda text: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(api, "_report", lambda text: os.kill(os.getpid(), signal.SIGINT))
 
     with pytest.raises(KeyboardInterrupt), feedline.record(tmp_path / "run"):
         pass
@@ -62,7 +62,7 @@ def test_by_a_time_limit_of_the_program(tmp_path: Any, monkeypatch: pytest.Monke
 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").touch()
-    monkeypatch.setattr(api, "report", lambda text: os.kill(os.getpid(), signal.SIGUSR1))
+    monkeypatch.setattr(api, "_report", lambda text: os.kill(os.getpid(), signal.SIGUSR1))
     before = signal.signal(signal.SIGUSR1, is_late)
     try:
         with pytest.raises(TimeoutError), feedline.record(tmp_path / "run"):

@@ -12,11 +12,10 @@ from recording_schedule.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 import feedline
-from feedline.analysis.explain.build import training_input
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.ledger.change import Change
+from feedline.analysis.explain.reports_of_run import training_input
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.finding import Change, Severity
 from feedline.analysis.rules.input import slow_first_batch, slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage
@@ -208,7 +207,7 @@ def test_a_first_batch_that_takes_long_is_the_streams_own_whether_workers_stay_o
     facts = facts_of(run(tmp_path / "run", loader, epochs=4))
 
     assert facts.first_made_s is not None and facts.first_made_s > 0.4
-    finding = slow_first_batch.check(facts)
+    finding = slow_first_batch._check(facts)
     assert finding is not None and finding.severity is Severity.HIGH
     assert diagnose(facts)[0].rule_id == "slow_first_batch"
 
@@ -232,7 +231,7 @@ def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(
     assert slow_sampler._at_once(facts, facts.step.stages["sampler"]) and slow_sampler._of_torch(
         facts
     )
-    finding = slow_sampler.check(facts)
+    finding = slow_sampler._check(facts)
     assert (
         finding is not None
         and "at the beginning of each pass" in finding.message

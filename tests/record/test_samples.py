@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import feedline
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.segment_format import SAMPLE_HISTOGRAM, bin_of
+from feedline.profiler.store.layout import SAMPLE_HISTOGRAM, bin_of
 from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.fetch import _EARLY
 

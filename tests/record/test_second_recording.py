@@ -8,7 +8,7 @@ from recording_schedule.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.trainings import open_run
 

@@ -13,8 +13,8 @@ from recording_schedule.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader
 
 import feedline
-from feedline.analysis.explain.build import training_input
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.reports_of_run import training_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import workers_without_data
 from feedline.profiler.events import Flag, Stage
@@ -133,7 +133,7 @@ def test_a_stream_of_one_shard_leaves_a_worker_without_data(tmp_path, library):
     told = {finding.rule_id: finding for finding in diagnose(facts)}
     assert "too_few_workers" not in told
     assert not any("num_workers" in one.settings for one in told.values())
-    finding = workers_without_data.check(replace(facts, cpus=None))  # whatever else runs here
+    finding = workers_without_data._check(replace(facts, cpus=None))  # whatever else runs here
     assert finding is not None
     assert finding.message == "1 of 2 workers never made a batch: the stream has 1 shard"
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.trainings import open_run, split_run

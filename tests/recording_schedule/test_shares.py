@@ -7,7 +7,7 @@ import torch
 from recording_schedule.resting import rested
 from torch.utils.data import DataLoader, TensorDataset
 
-from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.text.formatting import seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Stage

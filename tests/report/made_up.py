@@ -20,7 +20,6 @@ from report.made_up_parts import (
     workers,
 )
 
-from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.model import (
     Hook,
     OperatorTime,
@@ -29,7 +28,8 @@ from feedline.analysis.explain.model import (
     Traces,
     Verdict,
 )
-from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.explain.next_limit import with_gains
+from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.ledger.finding import (
     Blame,
     CostKind,

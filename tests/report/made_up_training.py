@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.convergence.batch_cost import price_batch
-from feedline.analysis.convergence.training_series import (
+from feedline.analysis.convergence.target import price_batch
+from feedline.analysis.convergence.training_record import (
     ConvergenceSummary,
     CurvePoints,
     NoiseOverTraining,

@@ -7,7 +7,7 @@ import pytest
 from report.made_up import VARIANTS, report
 from report.made_up_training import curve, curves, mistaken, noise, summary, without_scale, wrong
 
-from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.convergence.training_record import ConvergenceSummary
 from feedline.analysis.report.figures.axis import YAxis, short_count
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.loss_curve import _panels, loss_curve

@@ -24,7 +24,7 @@ from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Bars, Document, Fields, Table
-from feedline.analysis.report.first_screen import first_screen, places
+from feedline.analysis.report.terminal import first_screen, places
 from feedline.analysis.rules import OTHERWISE, RULES
 from feedline.analysis.text.sentences import MAX_BRACKETS, MAX_WORDS
 

@@ -10,9 +10,8 @@ from report.made_up import operator, operators
 from selenium.webdriver.common.keys import Keys
 
 from feedline.analysis.explain.model import OperatorTime
-from feedline.analysis.report.figures.axis import Box, clear_from
+from feedline.analysis.report.figures.axis import WIDTHS, Box, clear_from
 from feedline.analysis.report.figures.roofline_chart import operator_roofline
-from feedline.analysis.report.figures.svg import WIDTHS
 from feedline.analysis.report.html_report import render
 
 LABELS_ON_CIRCLES = """

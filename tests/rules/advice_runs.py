@@ -34,7 +34,7 @@ from feedline.analysis.measure.step_model import (
     OwnFunction,
     PeriodicStall,
 )
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)

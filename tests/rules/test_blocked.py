@@ -10,7 +10,7 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.input.blocked import FIX, check
+from feedline.analysis.rules.input.blocked import _FIX, _check
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}  # 71 % of the sample
 NOTHING = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=0.0, major_faults=0.0)
@@ -20,12 +20,12 @@ def looked(kind, share=1.0, looks=60):
     return {"blocked_by": {kind: share, "file": 1 - share}, "blocked_looks": looks}
 
 
-@pytest.mark.parametrize("kind", FIX)
+@pytest.mark.parametrize("kind", _FIX)
 def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
-    finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)))
+    finding = _check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)))
 
     assert (finding.rule_id, finding.severity) == ("blocked", Severity.HIGH)
-    assert [finding.fix, *finding.fix_more][: len(FIX[kind])] == FIX[kind]
+    assert [finding.fix, *finding.fix_more][: len(_FIX[kind])] == _FIX[kind]
     assert {(e.id, e.of): e.value for e in finding.evidence}[
         "blocked_by_share", kind
     ] == pytest.approx(12.0 / 16.8)
@@ -40,7 +40,7 @@ def test_a_call_that_is_known_to_wait_is_named_first():
     facts = waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("another process"))
     code = SampledCode.of([process("worker", stack(ask, 100))])
 
-    finding = check(replace(facts, code=code))
+    finding = _check(replace(facts, code=code))
 
     assert finding.place == "data.py:22"
     assert finding.fix.startswith("Keep arrays that workers inherit")
@@ -48,26 +48,26 @@ def test_a_call_that_is_known_to_wait_is_named_first():
 
 
 def test_too_few_looks_leave_unknown_what_it_is():
-    finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
+    finding = _check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
 
     assert finding.message.endswith("blocked on something other than storage")
     assert finding.more == ["the cause is unknown"]
 
 
 def test_it_does_not_speak_where_files_are_read_and_no_look_tells_what_blocks():
-    assert check(waiting(60.0, sample=BLOCKED)) is None
+    assert _check(waiting(60.0, sample=BLOCKED)) is None
 
 
 def test_storage_is_left_to_the_rules_about_storage():
-    assert check(waiting(60.0, sample=BLOCKED, maker=looked("sleep", 0.4))) is None
+    assert _check(waiting(60.0, sample=BLOCKED, maker=looked("sleep", 0.4))) is None
 
 
 def test_workers_are_advised_against_what_must_remain_and_can_overlap():
     facts = {
-        kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX
+        kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in _FIX
     }
 
-    assert {kind for kind in FIX if "num_workers" in advised(check(facts[kind]))} == {
+    assert {kind for kind in _FIX if "num_workers" in advised(_check(facts[kind]))} == {
         "network",
         "another process",
     }
@@ -98,7 +98,7 @@ def test_having_no_workers_comes_before_what_a_sample_waits_for():
 
 
 def test_a_healthy_training_may_sleep():
-    assert check(made_up_facts(sample=BLOCKED, maker=looked("sleep"))) is None
+    assert _check(made_up_facts(sample=BLOCKED, maker=looked("sleep"))) is None
 
 
 def test_more_workers_are_no_advice_where_the_ones_there_are_wait_for_a_lock():

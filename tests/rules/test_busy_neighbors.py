@@ -6,14 +6,14 @@ from text.breath import advised, said
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, _alone, change, check
+from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, _alone, _change, _check
 from feedline.analysis.text.formatting import percent
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
 
 def test_other_programs_that_hold_the_cpus_are_named_with_what_they_cost():
-    finding = check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
+    finding = _check(waiting(90.0, **CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
 
     assert (finding.rule_id, finding.severity) == ("busy_neighbors", Severity.HIGH)
     assert finding.message.endswith(
@@ -35,10 +35,10 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
 
 
 def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
-    some = check(
+    some = _check(
         waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)})
     )  # half of what waits does so for them
-    kept = check(
+    kept = _check(
         without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1)
     )
 
@@ -50,7 +50,7 @@ def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():
-    alone = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # 0.8 CPUs are lacking
+    alone = _check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # 0.8 CPUs are lacking
 
     assert alone.cost_s == pytest.approx(15e-3, rel=0.02)
 
@@ -59,7 +59,7 @@ def test_what_would_wait_without_them_too_is_not_their_cost():
     "facts", [waiting(others=1.6), waiting(**{**CROWDED, "others": 0.05}), waiting(used_cpus=None)]
 )
 def test_programs_that_hold_nobody_up_are_not_spoken_of(facts):
-    assert check(facts) is None
+    assert _check(facts) is None
 
 
 def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_without_workers():
@@ -78,7 +78,7 @@ def test_the_fix_names_all_that_its_gain_takes():
     facts = without_workers(settings={"persistent_workers": False}, **facts)
     beside = diagnose(facts)[0]
 
-    assert beside.rule_id == "busy_neighbors" and change(facts).settings == beside.settings
+    assert beside.rule_id == "busy_neighbors" and _change(facts).settings == beside.settings
     assert all(f"{name}={value}" in beside.fix for name, value in beside.settings.items())
     assert "does not change the dataset between epochs" in beside.condition
 
@@ -93,7 +93,7 @@ def test_what_other_programs_do_is_at_no_line_of_the_training():
 
 def test_a_third_of_a_cpu_keeps_no_worker_from_one():
     assert (
-        check(
+        _check(
             without_workers(
                 effective_cpus=2.0, used_cpus=0.8, others=0.3, sample={"dataset": (1.0, 0.0, 0.0)}
             )
@@ -110,7 +110,7 @@ def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_sample
         sample={"dataset": (0.1, 0.0, 60.0)},
         main_runqueue_share=0.3,
     )
-    finding = check(facts)
+    finding = _check(facts)
 
     assert needed(_alone(facts)) == 8  # by what it is blocked
     assert finding.settings.get("num_workers", 0) <= 2
@@ -123,8 +123,8 @@ def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
         dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9)),
     )
 
-    assert _NO_ROOM in check(without_workers(**facts, sample=computing)).more
-    assert check(without_workers(**facts, sample=sleeping)) is None
+    assert _NO_ROOM in _check(without_workers(**facts, sample=computing)).more
+    assert _check(without_workers(**facts, sample=sleeping)) is None
 
 
 def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
@@ -132,7 +132,7 @@ def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
     queueing = dict.fromkeys(
         SAMPLE, (0.005, 0.02, 0.0)
     )  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
-    finding = check(
+    finding = _check(
         without_workers(
             **CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0
         )

@@ -4,14 +4,14 @@ from text.breath import advised, said
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.model import Traffic
-from feedline.analysis.rules.input.cold_storage import check
+from feedline.analysis.rules.input.cold_storage import _check
 
 BLOCKED = {"read": (0.3, 0.0, 7.2)}  # 60 % of the sample
 COLD = Traffic(read_chars=110e3, read_calls=3.0, disk_bytes=100e3, major_faults=0.0)
 
 
 def test_samples_blocked_on_the_disk_are_a_finding():
-    finding = check(waiting(60.0, sample=BLOCKED, traffic=COLD))
+    finding = _check(waiting(60.0, sample=BLOCKED, traffic=COLD))
 
     assert (finding.rule_id, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
@@ -19,7 +19,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
         finding.message
         == "samples are blocked 60 % of their time, and 100 kB of each come from the disk"
     )
-    seen = check(
+    seen = _check(
         waiting(
             60.0,
             sample=BLOCKED,
@@ -39,22 +39,22 @@ def test_samples_blocked_on_the_disk_are_a_finding():
 def test_memory_maps_show_as_page_faults():
     mapped = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=100e3, major_faults=25.0)
 
-    assert "through page faults" in said(check(waiting(sample=BLOCKED, traffic=mapped)))
+    assert "through page faults" in said(_check(waiting(sample=BLOCKED, traffic=mapped)))
 
 
 @pytest.mark.parametrize("disk_bytes", [None, 4000.0, 0.2 * 110e3])
 def test_it_is_silent_where_little_comes_from_the_disk(disk_bytes):
-    assert check(waiting(sample=BLOCKED, traffic=Traffic(110e3, 3.0, disk_bytes, 0.0))) is None
+    assert _check(waiting(sample=BLOCKED, traffic=Traffic(110e3, 3.0, disk_bytes, 0.0))) is None
 
 
 def test_it_is_silent_where_the_disk_keeps_up():
     assert (
-        check(waiting(sample={"read": (0.3, 0.0, 2.0)}, traffic=COLD)) is None
+        _check(waiting(sample={"read": (0.3, 0.0, 2.0)}, traffic=COLD)) is None
     )  # 29 % of the sample
 
 
 def test_a_healthy_training_may_read_from_the_disk():
-    assert check(made_up_facts(sample=BLOCKED, traffic=COLD)) is None
+    assert _check(made_up_facts(sample=BLOCKED, traffic=COLD)) is None
 
 
 def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
@@ -75,9 +75,9 @@ def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
 
     # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs, and four each are advised
     fix = "Set num_workers=8 (now 2): workers that wait for the disk need no CPU."
-    assert check(facts).fix == fix
-    assert check(facts).fix_more[0].startswith("If the disk does not deliver")
-    assert advised(check(facts)).endswith(" in order.")
+    assert _check(facts).fix == fix
+    assert _check(facts).fix_more[0].startswith("If the disk does not deliver")
+    assert advised(_check(facts)).endswith(" in order.")
 
 
 def test_it_asks_for_no_workers_that_the_cpus_cannot_run():
@@ -91,4 +91,4 @@ def test_it_asks_for_no_workers_that_the_cpus_cannot_run():
         traffic=COLD,
     )
 
-    assert "num_workers" not in check(full).fix
+    assert "num_workers" not in _check(full).fix

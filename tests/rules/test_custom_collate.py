@@ -5,10 +5,10 @@ from golden.record import RUNS
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
-from feedline.analysis.explain.build import training_input
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.reports_of_run import training_input
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input.custom_collate import check
+from feedline.analysis.rules.input.custom_collate import _check
 from feedline.profiler.store.trainings import open_run
 
 ORDINARY = {"flags": [], "batch_bytes": 38.5e6, "pickle_bytes": 900.0}
@@ -16,7 +16,7 @@ SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making
 
 
 def test_a_batch_outside_shared_memory_is_copied_once_more():
-    finding = check(
+    finding = _check(
         waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "my_collate"})
     )
 
@@ -47,7 +47,7 @@ def test_on_full_cpus_a_batch_that_waits_to_be_copied_says_why_they_are_full():
 def test_the_function_is_named_as_it_is_written():
     facts = waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "stacked"})
 
-    assert "stacked() does not" in verdict([check(facts)], facts)
+    assert "stacked() does not" in verdict([_check(facts)], facts)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_the_function_is_named_as_it_is_written():
     ],
 )
 def test_it_is_silent_where_nothing_is_copied_for_it(changes):
-    assert check(waiting(**{"sample": SENDING, **changes})) is None
+    assert _check(waiting(**{"sample": SENDING, **changes})) is None
 
 
 def test_it_is_silent_where_collate_and_transport_cost_less_than_five_percent_of_the_step():
     assert (
-        check(
+        _check(
             waiting(
                 loader=ORDINARY, sample={"collate": (0.2, 0.0, 0.0), "transport": (0.3, 0.0, 0.0)}
             )
@@ -76,7 +76,7 @@ def test_it_is_silent_where_collate_and_transport_cost_less_than_five_percent_of
 
 
 def test_a_healthy_training_may_collate_as_it_likes():
-    assert check(made_up_facts(loader=ORDINARY)) is None
+    assert _check(made_up_facts(loader=ORDINARY)) is None
 
 
 def test_batches_of_workers_that_the_main_process_pins_left_the_queue_shared(tmp_path):

@@ -5,9 +5,8 @@ from rules.made_up import made_up_facts, waiting
 from text.breath import advised
 
 from feedline.analysis.explain.predictions import of_recording
-from feedline.analysis.ledger.change import Change
-from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input.epoch_restart import MADE_AGAIN, change, check
+from feedline.analysis.ledger.finding import Change, Severity
+from feedline.analysis.rules.input.epoch_restart import MADE_AGAIN, _change, _check
 
 #: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.
 RESTARTING = {
@@ -19,7 +18,7 @@ RESTARTING = {
 
 
 def test_workers_started_anew_each_epoch_are_a_finding():
-    finding = check(made_up_facts(**RESTARTING, settings={"start_method": "spawn"}))
+    finding = _check(made_up_facts(**RESTARTING, settings={"start_method": "spawn"}))
 
     assert (finding.rule_id, finding.severity) == ("epoch_restart", Severity.HIGH)
     assert finding.cost_s == pytest.approx(
@@ -36,13 +35,13 @@ def test_workers_started_anew_each_epoch_are_a_finding():
     [{"epochs": 1}, {"settings": {"persistent_workers": True}}, {"settings": {"num_workers": 0}}],
 )
 def test_it_is_silent_where_nothing_is_started_again(change):
-    assert check(made_up_facts(**(RESTARTING | change))) is None
+    assert _check(made_up_facts(**(RESTARTING | change))) is None
 
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_setting(persistent):
     made_again = RESTARTING | {"loader": {"first_batch_s": 1.0, "epochs": 10, "objects": 10}}
-    finding = check(
+    finding = _check(
         made_up_facts(
             **made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}
         )
@@ -66,7 +65,7 @@ def test_no_setting_is_predicted_to_keep_the_workers_of_a_loader_that_is_made_an
     predictions = of_recording(None, facts, 100.0, None)
 
     assert predictions.of(Change(settings={"persistent_workers": True})) is MADE_AGAIN
-    assert change(facts) == Change(one_loader=True)
+    assert _change(facts) == Change(one_loader=True)
 
 
 @pytest.mark.parametrize(("of", "one_each"), [(6400, True), (64, False), (None, False)])
@@ -77,7 +76,7 @@ def test_a_pass_in_each_step_is_told_to_be_made_once(of, one_each):
     }
     facts = made_up_facts(**passes, settings={"epoch_samples": of, "made_at": "train.py:141"})
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.message.startswith("each step makes a new iterator") == one_each
     assert finding.fix.startswith("Make the iterator once") == one_each
@@ -86,20 +85,21 @@ def test_a_pass_in_each_step_is_told_to_be_made_once(of, one_each):
 
 
 def test_it_is_silent_where_the_first_batch_takes_as_long_as_any():
-    assert check(made_up_facts(**(RESTARTING | {"loader": {"first_batch_s": 0.16}}))) is None
+    assert _check(made_up_facts(**(RESTARTING | {"loader": {"first_batch_s": 0.16}}))) is None
 
 
 def test_a_wait_of_another_kind_is_not_its_own():
-    assert check(waiting(60.0, epochs=10, stages={"epoch_start": 2.0})) is None
+    assert _check(waiting(60.0, epochs=10, stages={"epoch_start": 2.0})) is None
 
 
 def test_a_healthy_training_may_restart_its_workers():
-    assert check(made_up_facts(epochs=10, stages={"epoch_start": 3.0})) is None
+    assert _check(made_up_facts(epochs=10, stages={"epoch_start": 3.0})) is None
 
 
 def test_where_workers_that_stay_make_batches_slower_it_says_what_else_to_do():
     plain, dearer = (
-        advised(check(made_up_facts(**RESTARTING, staying_s=staying_s))) for staying_s in (0.0, 0.1)
+        advised(_check(made_up_facts(**RESTARTING, staying_s=staying_s)))
+        for staying_s in (0.0, 0.1)
     )
 
     assert (
@@ -114,4 +114,4 @@ def test_loaders_of_other_libraries_have_no_workers_that_stay():
 
     facts = made_up_facts(**RESTARTING, settings=without)
 
-    assert check(replace(facts, workers=None)) is None
+    assert _check(replace(facts, workers=None)) is None

@@ -4,7 +4,7 @@ from rules.made_up import made_up_facts, waiting
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loader_call import _WITHOUT_WORKERS
-from feedline.analysis.rules.input.fewer_workers import check
+from feedline.analysis.rules.input.fewer_workers import _check
 from feedline.analysis.text.formatting import sentence
 
 CHEAP = {
@@ -38,7 +38,7 @@ def tiny(**changes):
 
 
 def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_it_is_used():
-    finding = check(tiny())
+    finding = _check(tiny())
 
     assert (finding.rule_id, finding.severity) == ("fewer_workers", Severity.HIGH)
     assert finding.fix == "DataLoader(..., num_workers=0)  # now 4"
@@ -49,7 +49,7 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
 
 def test_persistent_workers_are_switched_off_with_the_workers():
     """Without, ``DataLoader(num_workers=0, persistent_workers=True)`` raises ValueError."""
-    assert check(tiny(settings={"persistent_workers": True})).settings == {
+    assert _check(tiny(settings={"persistent_workers": True})).settings == {
         "num_workers": 0,
         "persistent_workers": False,
     }
@@ -69,16 +69,16 @@ def test_no_other_advice_about_the_queue_stands_beside_it():
 
 
 def test_workers_that_spare_the_step_more_than_they_cost_stay():
-    assert check(made_up_facts()) is None
-    assert check(tiny(sample={**CHEAP, "dataset": (0.1, 0, 0)})) is None
+    assert _check(made_up_facts()) is None
+    assert _check(tiny(sample={**CHEAP, "dataset": (0.1, 0, 0)})) is None
 
 
 def test_without_workers_there_are_none_to_take_away():
-    assert check(tiny(settings={"num_workers": 0})) is None
+    assert _check(tiny(settings={"num_workers": 0})) is None
 
 
 def test_a_gain_below_five_percent_of_the_step_is_not_spoken_of():
-    assert check(tiny(stages={**STEP, "forward": 30.0})) is None
+    assert _check(tiny(stages={**STEP, "forward": 30.0})) is None
 
 
 def test_large_batches_that_are_pickled_keep_their_workers_and_become_tensors():
@@ -87,21 +87,21 @@ def test_large_batches_that_are_pickled_keep_their_workers_and_become_tensors():
         20.0, loader=arrays, stages={"transport": 300.0}, sample={"transport": (9.0, 0.0, 0.0)}
     )
 
-    assert check(facts) is None
+    assert _check(facts) is None
     assert "objects_in_queue" in [finding.rule_id for finding in diagnose(facts)]
 
 
 def test_workers_that_only_restart_too_often_are_kept():
     facts = made_up_facts(epochs=5, waits={"first_batch": 300.0}, loader={"first_batch_s": 6.0})
 
-    assert check(facts) is None
+    assert _check(facts) is None
 
 
 @pytest.mark.parametrize(("others", "silent"), [(0.9, False), (1.2, True)])
 def test_it_is_silent_where_other_programs_leave_less_than_one_cpu(others, silent):
     facts = tiny(effective_cpus=2.0, used_cpus=0.8, others=others)
 
-    assert (check(facts) is None) is silent
+    assert (_check(facts) is None) is silent
 
 
 def test_a_stream_that_asks_for_its_worker_must_do_without_one_in_the_main_process():
@@ -109,8 +109,8 @@ def test_a_stream_that_asks_for_its_worker_must_do_without_one_in_the_main_proce
     stream = {"map_style": False, "asks_for_worker": True}
     handles = "only if the dataset handles get_worker_info() being None"
 
-    assert check(tiny(settings=stream)).condition == handles
-    assert check(tiny(settings=stream | {"asks_for_worker": False})).condition == ""
-    assert check(tiny()).condition == ""
-    kept = check(tiny(settings=stream | {"persistent_workers": True}))
+    assert _check(tiny(settings=stream)).condition == handles
+    assert _check(tiny(settings=stream | {"asks_for_worker": False})).condition == ""
+    assert _check(tiny()).condition == ""
+    kept = _check(tiny(settings=stream | {"persistent_workers": True}))
     assert kept.condition == f"num_workers=0 {handles}"

@@ -13,7 +13,7 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.rules.input import gpu_bound
 from feedline.analysis.rules.loop import float32_products
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 
 
 def facts(busy, products=0.0, computed_in="float32", ranks=1, **more):
@@ -90,4 +90,4 @@ def test_products_without_tensor_cores_are_what_to_change_first():
     ],
 )
 def test_otherwise_nothing_is_said_of_them(given):
-    assert float32_products.check(given) is None
+    assert float32_products._check(given) is None

@@ -16,8 +16,8 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.rules.input import compute_bound
-from feedline.analysis.rules.loop.gpu_waits import check
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.rules.loop.gpu_waits import _check
+from feedline.analysis.traces.launching import GpuWork
 
 ADAM = Updated("Adam", 200, 12_810_000, fused=False)
 
@@ -34,7 +34,7 @@ def facts(busy_ms, **more):
 
 
 def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
-    finding = check(facts(busy_ms=30))
+    finding = _check(facts(busy_ms=30))
 
     assert finding.severity is Severity.HIGH
     assert finding.cost_s == pytest.approx(0.069)
@@ -48,16 +48,16 @@ def test_the_word_that_the_input_is_not_the_bottleneck_is_left_out():
 
 
 def test_time_outside_the_stages_that_launch_work_is_not_the_hosts_launching():
-    assert check(facts(busy_ms=85, stages={"other": 100.0})) is None
+    assert _check(facts(busy_ms=85, stages={"other": 100.0})) is None
 
 
 @pytest.mark.parametrize("busy_ms", [80, 99, 300])
 def test_a_gpu_that_works_nearly_all_of_the_step_does_not_wait(busy_ms):
-    assert check(facts(busy_ms)) is None
+    assert _check(facts(busy_ms)) is None
 
 
 def test_without_a_window_nothing_is_said():
-    assert check(made_up_facts()) is None
+    assert _check(made_up_facts()) is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_without_a_window_nothing_is_said():
     ],
 )
 def test_a_fused_optimizer_is_advised_only_where_it_is_new_and_possible(updated, words):
-    assert words in check(facts(busy_ms=80, stages={"forward": 40.0}, updated=updated)).fix
+    assert words in _check(facts(busy_ms=80, stages={"forward": 40.0}, updated=updated)).fix
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_only_a_call_that_is_seen_is_told_to_wait_for_the_gpu(tmp_path, line, to
     seen = process("main", stack([(str(tmp_path / "train.py"), 2, "main")], 60))
     code = SampledCode.of([training(), seen], SourceLines(2e9))
 
-    advice = " ".join(check(replace(facts(busy_ms=30), code=code)).fix_more)
+    advice = " ".join(_check(replace(facts(busy_ms=30), code=code)).fix_more)
 
     assert "Avoid" not in advice
     assert ("train.py:2 waits for the GPU" in advice and told in advice) == bool(told)
@@ -97,7 +97,7 @@ def test_only_a_call_that_is_seen_is_told_to_wait_for_the_gpu(tmp_path, line, to
 
 
 def test_of_several_ranks_nothing_is_said():
-    assert check(facts(busy_ms=30, comm=object())) is None
+    assert _check(facts(busy_ms=30, comm=object())) is None
 
 
 @pytest.mark.parametrize(

@@ -57,25 +57,25 @@ def test_one_that_grew_until_memory_was_full_leads_the_verdict():
     ids=["another sender", "not known", "the machine"],
 )
 def test_who_sent_the_signal_is_said_as_far_as_it_is_known(changes, message, why):
-    finding = killed_worker.check(given(replace(GREW, **changes)))
+    finding = killed_worker._check(given(replace(GREW, **changes)))
 
     assert finding.message.startswith(message) and why in finding.more
 
 
 def test_the_line_that_makes_it_grow_is_the_place_of_its_fix():
     at_line = replace(GREW, place="data.py:31")
-    finding = killed_worker.check(given(at_line))
+    finding = killed_worker._check(given(at_line))
 
     assert (finding.place, finding.fix) == (
         "data.py:31",
         "Empty or bound what this line adds to with each sample.",
     )
-    by_other = killed_worker.check(given(replace(at_line, for_memory=False)))
+    by_other = killed_worker._check(given(replace(at_line, for_memory=False)))
     assert by_other.place == "" and by_other.fix.startswith("Find out what sent the signal")
 
 
 def test_one_that_did_not_grow_is_told_with_its_size():
-    finding = killed_worker.check(given(replace(GREW, per_second_bytes=None)))
+    finding = killed_worker._check(given(replace(GREW, per_second_bytes=None)))
 
     assert finding.message == "worker 1 was killed because memory was full: it had 1.90 GB"
     assert finding.fix.startswith("Use fewer workers")
@@ -87,14 +87,14 @@ def test_one_that_did_not_grow_is_told_with_its_size():
 )
 def test_one_that_grew_for_one_batch_is_not_told_to_keep_what_it_makes(first, which, fix):
     of_one = replace(GREW, per_second_bytes=None, batch_bytes=1.4e9, first_batch=first)
-    finding = killed_worker.check(given(of_one))
+    finding = killed_worker._check(given(of_one))
 
     assert finding.message == (
         "worker 1 was killed because memory was full: "
         f"it had 1.90 GB, 1.40 GB of it for its {which} batch"
     )
     assert finding.fix.startswith(fix) and not any("grown" in more for more in finding.more)
-    unknown = killed_worker.check(given(replace(of_one, for_memory=None)))
+    unknown = killed_worker._check(given(replace(of_one, for_memory=None)))
     assert unknown.message.endswith("perhaps because memory was full: it had 1.90 GB")
     assert f"for its {which} batch it had grown by 1.40 GB" in unknown.more
 
@@ -105,7 +105,7 @@ def test_one_that_grew_for_one_batch_is_not_told_to_keep_what_it_makes(first, wh
 )
 def test_after_one_batch_at_most_all_that_it_may_be_is_told(place, first_fix):
     of_one = replace(GREW, per_second_bytes=None, batch_bytes=1.4e9, first_batch=True)
-    finding = killed_worker.check(given(replace(of_one, kept_perhaps=True, place=place)))
+    finding = killed_worker._check(given(replace(of_one, kept_perhaps=True, place=place)))
 
     fixes = [finding.fix, *finding.fix_more]
     beginnings = [first_fix, "Load once", "Look for samples that", "Use fewer workers"]
@@ -114,10 +114,10 @@ def test_after_one_batch_at_most_all_that_it_may_be_is_told(place, first_fix):
 
 
 def test_a_worker_without_records_is_told_without_a_size():
-    finding = killed_worker.check(given(KilledWorker(None, 0, for_memory=True)))
+    finding = killed_worker._check(given(KilledWorker(None, 0, for_memory=True)))
 
     assert finding.message == "a worker was killed because memory was full"
 
 
 def test_nothing_is_said_where_none_was_killed():
-    assert killed_worker.check(made_up_facts()) is None
+    assert killed_worker._check(made_up_facts()) is None

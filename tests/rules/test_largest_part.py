@@ -90,7 +90,7 @@ def test_evaluation_is_weighed_against_all_steps_also_those_that_the_mean_leaves
     run = LedgerTable("run", 20.0, [LedgerRow("steps/forward", 9.0), LedgerRow("steps", 1.0)])
     known = replace(facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, []), run))
 
-    finding = evaluation_time.check(known)
+    finding = evaluation_time._check(known)
 
     assert {one.id: one.value for one in finding.evidence}["steps_s"] == 10.0
     assert "take 38 % of the time" in finding.message

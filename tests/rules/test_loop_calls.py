@@ -16,7 +16,7 @@ from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
 from feedline.analysis.ranks.communication import CollectiveKind, Communication, ExposedKind
 from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.loop.own_code import check
+from feedline.analysis.rules.loop.own_code import _check
 
 DRAW = [*LOOP, ("plots.py", 8, "draw"), (LIBRARIES + "matplotlib/pyplot.py", 1100, "savefig")]
 LOG = [*LOOP, (PYTHON + "logging/__init__.py", 1489, "info")]
@@ -31,7 +31,7 @@ def looped(*stacks, on_gpu=False):
 
 
 def test_a_figure_in_each_step_is_named_with_its_line_and_fix():
-    finding = check(looped(stack(DRAW, 60), stack(LOOP, 10)))
+    finding = _check(looped(stack(DRAW, 60), stack(LOOP, 10)))
 
     assert finding.place == "plots.py:8"
     assert any("A figure is drawn and saved" in sentence for sentence in finding.more)
@@ -39,7 +39,7 @@ def test_a_figure_in_each_step_is_named_with_its_line_and_fix():
 
 
 def test_code_that_makes_no_known_call_is_named_by_its_line():
-    finding = check(looped(stack([*LOOP, ("stats.py", 5, "moments")], 60)))
+    finding = _check(looped(stack([*LOOP, ("stats.py", 5, "moments")], 60)))
 
     assert finding.place == "stats.py:5"
     assert finding.fix.startswith("Run moments() less often")
@@ -48,16 +48,16 @@ def test_code_that_makes_no_known_call_is_named_by_its_line():
 def test_the_cost_of_a_known_call_is_what_its_fix_spares_and_not_the_code_beside_it():
     """Of 60 ms, 24 are logging, of which 15 % are left."""
     beside = stack([*LOOP, ("stats.py", 5, "moments")], 60)
-    finding = check(looped(stack(LOG, 40), beside))
+    finding = _check(looped(stack(LOG, 40), beside))
 
     assert finding.fix.startswith("Log every 50 steps or so")
     assert finding.cost_s == pytest.approx(24e-3 * 0.85)
-    assert check(looped(beside)).cost_s == pytest.approx(60e-3)
+    assert _check(looped(beside)).cost_s == pytest.approx(60e-3)
 
 
 def test_host_work_is_told_on_a_gpu_too():
-    assert check(looped(stack(LOG, 60), on_gpu=True)).severity is Severity.HIGH
-    assert check(looped(stack(LOOP, 60), on_gpu=True)).severity is Severity.INFO
+    assert _check(looped(stack(LOG, 60), on_gpu=True)).severity is Severity.HIGH
+    assert _check(looped(stack(LOOP, 60), on_gpu=True)).severity is Severity.INFO
 
 
 def test_a_function_that_makes_batches_is_no_code_of_the_loop_and_has_a_line_of_its_own():
@@ -89,7 +89,7 @@ def without_stacks(mainly: str):
     facts = looped(stack(LOOP, 3))
     kept = OwnFunction("keep (train.py:11)", 0.05, 0.04, 0.06, mainly)
     step = replace(facts.step, own_code=OwnCode(0.06, 200, [kept]))
-    return check(replace(facts, step=step, code=None))
+    return _check(replace(facts, step=step, code=None))
 
 
 def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():
@@ -108,7 +108,7 @@ def test_parameters_that_are_collected_again_and_again_are_named_with_their_line
     update = [*LOOP, ("ema.py", 30, "update_teacher")]
     walk = [*update, (TORCH + "nn/modules/module.py", 2687, "named_parameters")]
 
-    finding = check(looped(stack(walk, 60), stack(LOOP, 10)))
+    finding = _check(looped(stack(walk, 60), stack(LOOP, 10)))
 
     assert finding.place == "ema.py:30"
     assert finding.fix.startswith("Collect the parameters once")
@@ -126,7 +126,7 @@ def test_what_ranks_do_together_in_each_step_is_told_by_its_name(function, says)
     wrapper = (TORCH + "distributed/c10d_logger.py", 83, "wrapper")
     called = [*LOOP, wrapper, (TORCH + "distributed/distributed_c10d.py", 3000, function)]
 
-    more = check(looped(stack(called, 60), stack(LOOP, 10))).more
+    more = _check(looped(stack(called, 60), stack(LOOP, 10))).more
     assert any(sentence.startswith(says) for sentence in more)
 
 
@@ -154,7 +154,7 @@ def reducing(*, calls, elements, phase="other"):
 def test_gradients_that_the_loop_reduces_are_not_told_to_be_reduced_less_often(
     calls, elements, phase, says, fix
 ):
-    finding = check(reducing(calls=calls, elements=elements, phase=phase))
+    finding = _check(reducing(calls=calls, elements=elements, phase=phase))
 
     assert any(sentence.startswith(says) for sentence in finding.more)
     assert fix in finding.fix
@@ -169,14 +169,14 @@ def test_a_small_known_call_hides_no_larger_function():
     )
     step = replace(facts.step, own_code=OwnCode(0.06, 200, [large, small]))
 
-    finding = check(replace(facts, step=step, code=None))
+    finding = _check(replace(facts, step=step, code=None))
 
     assert "compute()" in finding.fix and finding.severity is Severity.HIGH
 
 
 def test_what_a_known_call_leaves_of_the_code_has_a_fix_too():
     write = [*LOOP, ("log.py", 5, "note"), (PYTHON + "logging/__init__.py", 1489, "info")]
-    finding = check(looped(stack(write, 40), stack([*LOOP, ("stats.py", 9, "moments")], 60)))
+    finding = _check(looped(stack(write, 40), stack([*LOOP, ("stats.py", 9, "moments")], 60)))
 
     assert finding.fix.startswith("Log every 50 steps or so")
     assert len(finding.fix_more) >= 1 and finding.severity is Severity.HIGH

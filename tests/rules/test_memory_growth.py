@@ -32,7 +32,7 @@ def given(*grown, facts=None):
 
 def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     facts = given(KEPT, facts=waiting())
-    finding = memory_growth.check(facts)
+    finding = memory_growth._check(facts)
 
     assert finding.message == (
         "each step's graph is kept, 4.00 MB per step, and host memory lasts another 2 min 20 s"
@@ -50,7 +50,7 @@ def test_graphs_that_lead_to_those_before_make_the_backward_pass_longer(trend, c
     row = LedgerRow("backward", facts.step.stages["backward"], steps=1.0, trend=trend)
     table = LedgerTable("step", facts.step.mean_s, [row])
 
-    finding = memory_growth.check(replace(facts, ledger=Ledger(table, None)))
+    finding = memory_growth._check(replace(facts, ledger=Ledger(table, None)))
 
     assert ("state.detach()" in finding.fix) == chained
     assert ("takes 8 times as long" in " ".join(finding.more)) == chained
@@ -60,16 +60,16 @@ def test_graphs_that_lead_to_those_before_make_the_backward_pass_longer(trend, c
     ("seconds_left", "severity"), [(3600.0, "high"), (7 * 86400.0, "low"), (60 * 86400.0, None)]
 )
 def test_how_soon_it_is_full_decides_how_grave_it_is(seconds_left, severity):
-    finding = memory_growth.check(given(replace(KEPT, seconds_left=seconds_left)))
+    finding = memory_growth._check(given(replace(KEPT, seconds_left=seconds_left)))
 
     assert (finding and finding.severity.value) == severity
 
 
 def test_growth_that_may_be_a_cache_of_the_first_pass_is_not_told():
     grown = replace(GROWN, seconds_left=140.0)
-    finding = memory_growth.check(given(grown, facts=made_up_facts(epochs=2)))
+    finding = memory_growth._check(given(grown, facts=made_up_facts(epochs=2)))
 
-    assert memory_growth.check(given(grown)) is None
+    assert memory_growth._check(given(grown)) is None
     assert finding.severity.value == "high"
     assert "what holds the memory is not known" in finding.more
 
@@ -80,22 +80,22 @@ def test_a_buffer_that_takes_long_to_fill_is_no_end_of_the_training():
     of_loader = replace(facts, throughput=replace(facts.throughput, steps=5000))
     facts = replace(of_loader, loader=None)
 
-    finding = memory_growth.check(given(grown, facts=facts))
-    of_a_line = memory_growth.check(given(replace(grown, place="train.py:9"), facts=facts))
+    finding = memory_growth._check(given(grown, facts=facts))
+    of_a_line = memory_growth._check(given(replace(grown, place="train.py:9"), facts=facts))
 
     assert finding.message == (
         "the main process grows by 4.00 MB per step: host memory may last another 2 min 20 s"
     )
     assert finding.severity.value == "low" and of_a_line.severity.value == "high"
-    assert memory_growth.check(given(grown, facts=of_loader)).severity.value == "high"
+    assert memory_growth._check(given(grown, facts=of_loader)).severity.value == "high"
 
 
 def test_what_workers_copy_ends_when_it_is_copied():
-    finding = memory_growth.check(given(COPIED))
+    finding = memory_growth._check(given(COPIED))
 
     assert finding.message == "the loader's workers grow by 4.00 MB per step"
     assert "arrays" in finding.fix and finding.severity.value == "low"
-    more_than_is_left = memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9)))
+    more_than_is_left = memory_growth._check(given(replace(COPIED, still_shared_bytes=8e9)))
     assert more_than_is_left.severity.value == "high"
     assert "host memory lasts another 2 min 20 s" in more_than_is_left.message
 
@@ -111,7 +111,7 @@ def test_what_workers_copy_ends_when_it_is_copied():
 def test_growth_in_jumps_is_told_as_such(at, every, said):
     jumping = replace(GROWN, at=at, every_steps=every, seconds_left=140.0)
 
-    assert memory_growth.check(given(jumping, facts=made_up_facts(epochs=2))).message.startswith(
+    assert memory_growth._check(given(jumping, facts=made_up_facts(epochs=2))).message.startswith(
         said
     )
 
@@ -121,13 +121,13 @@ def test_growth_of_evaluations_is_told_in_a_first_pass_and_where_they_are():
     facts = replace(facts, step=replace(facts.step, evaluation_place="train.py:40"))
     jumping = replace(GROWN, at="evaluation", every_steps=50.0, seconds_left=140.0)
 
-    assert memory_growth.check(given(jumping, facts=facts)).place == "train.py:40"
+    assert memory_growth._check(given(jumping, facts=facts)).place == "train.py:40"
 
 
 def test_what_holds_it_decides_where_to_look():
     twice = made_up_facts(epochs=2)
     objects, pieces, at_a_line = (
-        memory_growth.check(given(replace(GROWN, seconds_left=140.0, **known), facts=twice))
+        memory_growth._check(given(replace(GROWN, seconds_left=140.0, **known), facts=twice))
         for known in (
             {"holder": Holder.OBJECTS, "new_objects": 31_415.9},
             {"holder": Holder.PIECES, "new_objects": 3.0},
@@ -144,14 +144,14 @@ def test_of_the_main_process_and_workers_the_one_that_grows_more_is_told():
     workers = replace(GROWN, who="workers", per_step_bytes=9e6, holder=Holder.OWN)
     both = [replace(one, seconds_left=140.0) for one in (GROWN, workers)]
 
-    finding = memory_growth.check(given(*both, facts=made_up_facts(epochs=2)))
+    finding = memory_growth._check(given(*both, facts=made_up_facts(epochs=2)))
 
     assert finding.message.startswith("the loader's workers grow by 9.00 MB per step")
 
 
 def test_without_growth_or_without_a_known_limit_nothing_is_said():
-    assert memory_growth.check(made_up_facts()) is None
-    assert memory_growth.check(given(replace(GROWN, limit="", left_bytes=None))) is None
+    assert memory_growth._check(made_up_facts()) is None
+    assert memory_growth._check(given(replace(GROWN, limit="", left_bytes=None))) is None
 
 
 CYCLED = "import itertools\nfor batch in itertools.cycle(loader):\n"
@@ -195,7 +195,7 @@ def test_a_line_that_is_known_to_keep_memory_is_told(tmp_path, text, grown, fix)
     code = SampledCode.of([training(sampled)], SourceLines(2e9))
     facts = replace(made_up_facts(epochs=2), code=code)
 
-    finding = memory_growth.check(given(replace(grown, seconds_left=140.0), facts=facts))
+    finding = memory_growth._check(given(replace(grown, seconds_left=140.0), facts=facts))
 
     told = finding.place == f"{file}:2"
     assert told == (fix is not None) and (fix or "") in finding.fix
@@ -205,7 +205,7 @@ def test_where_the_source_shows_several_lines_the_fix_names_them():
     places = ["train.py:10", "train.py:11", "train.py:14"]
     grown = replace(GROWN, holder=Holder.PIECES, places=places, seconds_left=140.0)
 
-    finding = memory_growth.check(given(grown, facts=made_up_facts(epochs=2)))
+    finding = memory_growth._check(given(grown, facts=made_up_facts(epochs=2)))
 
     assert finding.fix == (
         "Look at train.py:10, train.py:11 and train.py:14: one of these lines adds to what nothing "

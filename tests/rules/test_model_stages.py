@@ -12,8 +12,7 @@ from rules.made_up import made_up_facts
 from user_code.made_stacks import BACKWARD, FORWARD, LOOP, PYTHON, TORCH, stack, training
 
 from feedline.analysis.ledger.calls_per_step import PER_STEP
-from feedline.analysis.ledger.change import Change, Refused
-from feedline.analysis.ledger.finding import CostKind, Severity
+from feedline.analysis.ledger.finding import Change, CostKind, Refused, Severity
 from feedline.analysis.measure.clues import OneByOne
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -45,7 +44,7 @@ def facts_of(*stacks, source=None, **given):
 
 
 def test_stacks_that_anomaly_detection_keeps_are_weighed_by_their_part_of_forward():
-    finding = anomaly_detection.check(facts_of(stack(KEPT, 300)))
+    finding = anomaly_detection._check(facts_of(stack(KEPT, 300)))
 
     assert finding.severity is Severity.HIGH
     assert finding.cost_s == pytest.approx(0.75 * 30e-3)  # 300 of 400 samples of 30 ms
@@ -53,19 +52,21 @@ def test_stacks_that_anomaly_detection_keeps_are_weighed_by_their_part_of_forwar
 
 
 def test_a_training_that_keeps_no_stacks_is_not_said_to():
-    assert anomaly_detection.check(facts_of(stack([*CALL, ("net.py", 12, "forward")], 300))) is None
+    assert (
+        anomaly_detection._check(facts_of(stack([*CALL, ("net.py", 12, "forward")], 300))) is None
+    )
 
 
 def test_stacks_that_compiling_asks_for_are_no_anomaly_detection():
     compiling = [*CALL, (TORCH + "_dynamo/convert_frame.py", 300, "compile"), KEPT[-2]]
 
-    assert anomaly_detection.check(facts_of(stack(compiling, 300), stack(KEPT, 300))) is None
+    assert anomaly_detection._check(facts_of(stack(compiling, 300), stack(KEPT, 300))) is None
 
 
 def test_a_forward_that_the_backward_pass_repeats_is_weighed_and_predicted():
     facts = facts_of(stack(REPEATED, 100))
 
-    finding, change = recomputed_forward.check(facts), recomputed_forward.change(facts)
+    finding, change = recomputed_forward._check(facts), recomputed_forward._change(facts)
 
     assert finding.cost_s == pytest.approx(20e-3)  # 100 of 300 samples of 60 ms
     assert isinstance(change, Change)
@@ -77,14 +78,14 @@ def test_a_forward_under_checkpoint_is_no_repetition():
     once = [*CALL, ("net.py", 20, "forward"), CHECKPOINT, *FORWARD, ("net.py", 12, "forward")]
     facts = facts_of(stack(once, 300))
 
-    assert recomputed_forward.check(facts) is None
-    assert isinstance(recomputed_forward.change(facts), Refused)
+    assert recomputed_forward._check(facts) is None
+    assert isinstance(recomputed_forward._change(facts), Refused)
 
 
 def test_what_is_repeated_on_a_gpu_is_not_judged_by_the_host():
     facts = replace(made_up_facts(), code=SampledCode.of([training(stack(REPEATED, 100))]))
 
-    assert recomputed_forward.check(facts) is None
+    assert recomputed_forward._check(facts) is None
 
 
 @pytest.mark.parametrize(("dtype", "told"), [("float64", True), ("float32", False), ("", False)])
@@ -92,7 +93,7 @@ def test_a_model_of_float64_is_told_of(dtype, told):
     facts = facts_of()
     facts = replace(facts, step=replace(facts.step, flop=replace(SLOW, computed_in=dtype)))
 
-    finding = double_precision.check(facts)
+    finding = double_precision._check(facts)
 
     assert (finding is not None) is told
     if finding:
@@ -103,16 +104,16 @@ def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
     logs = [*CALL, ("net.py", 12, "hook"), (PYTHON + "logging/__init__.py", 1489, "info")]
     facts = facts_of(stack(logs, 300))
 
-    finding, change = call_in_model.check(facts), call_in_model.change(facts)
+    finding, change = call_in_model._check(facts), call_in_model._change(facts)
     left = next(call.left for call in PER_STEP if call.name == "logging")
 
     assert finding.place == "net.py:12" and finding.fix == "Log every 50 steps or so."
     assert call_in_model._free(facts).stages["forward"].cpu == pytest.approx(0.25)
     assert change.stages["forward"].cpu == pytest.approx(0.25 + 0.75 * left)
     assert finding.cost_s == pytest.approx(0.75 * 30e-3 * (1 - left))  # what the fix spares
-    assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
+    assert call_in_model._check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
     norm = [*CALL, ("net.py", 12, "forward"), (TORCH + "functional.py", 1500, "norm")]
-    assert call_in_model.check(facts_of(stack(norm, 300))) is None
+    assert call_in_model._check(facts_of(stack(norm, 300))) is None
 
 
 RECURRENT = """
@@ -141,7 +142,7 @@ def test_a_parametrized_weight_that_a_loop_computes_again_is_named(tmp_path, lin
     used = [*CALL, (str(tmp_path / "net.py"), line, "forward"), module, *inside]
     facts = facts_of(stack(used, 300), source=SourceLines(2e9))
 
-    finding = call_in_model.check(facts)
+    finding = call_in_model._check(facts)
 
     assert (finding is not None) is (place is not None)
     if finding:
@@ -154,7 +155,7 @@ def _computed(tmp_path, text, line, *below):
     (tmp_path / "net.py").write_text(text)
     os.utime(tmp_path / "net.py", (1e9, 1e9))
     used = [*CALL, (str(tmp_path / "net.py"), line, "forward"), *below]
-    return call_in_model.check(facts_of(stack(used, 300), source=SourceLines(2e9)))
+    return call_in_model._check(facts_of(stack(used, 300), source=SourceLines(2e9)))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def looped(tmp_path: Path, line: int, flop: Flop | None = SLOW):
 
 
 def test_a_loop_over_a_dimension_is_named_by_its_line(tmp_path):
-    finding = loop_in_model.check(looped(tmp_path, 6))
+    finding = loop_in_model._check(looped(tmp_path, 6))
 
     assert finding.place.endswith("net.py:5")
     assert finding.cost_s == pytest.approx(0.75 * 30e-3)
@@ -234,12 +235,12 @@ def test_a_loop_over_a_dimension_is_named_by_its_line(tmp_path):
 
 @pytest.mark.parametrize("line", [8, 11, 12])
 def test_loops_over_modules_and_other_lines_are_not_told_of(tmp_path, line):
-    assert loop_in_model.check(looped(tmp_path, line)) is None
+    assert loop_in_model._check(looped(tmp_path, line)) is None
 
 
 @pytest.mark.parametrize("flop", [None, Flop(1e9, 2e9, 32.0, "float32")])
 def test_a_loop_whose_products_may_take_the_time_is_not_told_of(tmp_path, flop):
-    assert loop_in_model.check(looped(tmp_path, 6, flop)) is None
+    assert loop_in_model._check(looped(tmp_path, 6, flop)) is None
 
 
 def test_a_file_that_is_no_python_has_no_loops(tmp_path):
@@ -250,14 +251,14 @@ def test_a_file_that_is_no_python_has_no_loops(tmp_path):
     inside = stack([*CALL, (str(tmp_path / "net.py"), 2, "forward")], 300)
     facts = facts_of(inside, source=SourceLines(2e9))
 
-    assert loop_in_model.check(replace(facts, step=replace(facts.step, flop=SLOW))) is None
+    assert loop_in_model._check(replace(facts, step=replace(facts.step, flop=SLOW))) is None
 
 
 @pytest.mark.parametrize(("flop", "told"), [(SLOW, True), (None, False)])
 def test_a_model_that_is_called_for_each_sample_is_told_to_take_the_batch(flop, told):
     facts = replace(facts_of(), one_by_one=OneByOne(32, 32, 24e-3, "train.py:20"))
 
-    finding = loop_in_model.check(replace(facts, step=replace(facts.step, flop=flop)))
+    finding = loop_in_model._check(replace(facts, step=replace(facts.step, flop=flop)))
 
     assert (finding is not None) is told
     if finding:
@@ -323,7 +324,7 @@ def test_a_loop_inside_the_model_that_is_not_of_tensors_is_named(tmp_path, below
     frames = [(str(tmp_path / file) if file == "net.py" else file, *more) for file, *more in below]
     facts = facts_of(stack([*CALL, *frames], 300), source=SourceLines(2e9))
 
-    finding = loop_in_model.check(facts)
+    finding = loop_in_model._check(facts)
 
     assert ("" if finding is None else Path(finding.place).name) == place
     if finding is not None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.ledger.change import Change, Refused
-from feedline.analysis.ledger.finding import CostKind, Severity
+from feedline.analysis.ledger.finding import Change, CostKind, Refused, Severity
 from feedline.analysis.measure.clues import Denormal, DroppedForwards, Padding
 from feedline.analysis.rules.loop import denormal_numbers, dropped_graphs, padded_batches
 
@@ -18,8 +17,8 @@ def dropping(seconds=0.02, unused=True):
 
 
 def test_a_forward_whose_result_is_unused_can_be_removed():
-    finding = dropped_graphs.check(dropping())
-    change = dropped_graphs.change(dropping())
+    finding = dropped_graphs._check(dropping())
+    change = dropped_graphs._change(dropping())
 
     assert (finding.severity, finding.place) == (Severity.HIGH, "train.py:20")
     assert finding.cost_s == pytest.approx(0.02) and finding.cost_kind is CostKind.AT_LEAST
@@ -29,39 +28,39 @@ def test_a_forward_whose_result_is_unused_can_be_removed():
 
 def test_one_whose_result_may_be_needed_has_only_a_bound():
     facts = dropping(unused=False)
-    finding = dropped_graphs.check(facts)
+    finding = dropped_graphs._check(facts)
 
     assert finding.cost_kind is CostKind.BOUND and "torch.no_grad()" in finding.fix
     assert finding.cost_s == pytest.approx(0.02 / 3)  # most of a pass stays without its graph
     assert "leave the call out" not in finding.how_to_check  # it may choose an action
-    assert isinstance(dropped_graphs.change(facts), Refused)
+    assert isinstance(dropped_graphs._change(facts), Refused)
     assert dropped_graphs._free(facts).stages["forward"].cpu == pytest.approx(1 - 2 / 9)
 
 
 def test_passes_take_no_more_than_forward_and_a_short_one_is_not_told_of():
-    assert dropped_graphs.check(dropping(9.0)).cost_s == HOST.step.stages["forward"]
-    assert dropped_graphs.check(dropping(0.003)) is None
-    assert dropped_graphs.check(HOST) is None
+    assert dropped_graphs._check(dropping(9.0)).cost_s == HOST.step.stages["forward"]
+    assert dropped_graphs._check(dropping(0.003)) is None
+    assert dropped_graphs._check(HOST) is None
 
 
 @pytest.mark.parametrize(("needless", "told"), [(0.25, True), (0.24, False), (0.0, False)])
 def test_padding_that_no_row_needs_costs_its_part_of_forward_and_backward(needless, told):
     facts = replace(HOST, padding=Padding(needless, 0.3, 9))
-    finding = padded_batches.check(facts)
+    finding = padded_batches._check(facts)
 
     assert (finding is not None) is told
     if finding:
         assert finding.cost_s == pytest.approx(needless * 90e-3)
-        assert padded_batches.change(facts).stages["backward"].cpu == pytest.approx(1 - needless)
+        assert padded_batches._change(facts).stages["backward"].cpu == pytest.approx(1 - needless)
 
 
 @pytest.mark.parametrize(("padded", "told"), [(0.58, True), (0.39, False)])
 def test_rows_of_different_length_cost_at_most_what_fills_the_shorter_ones(padded, told):
     facts = replace(HOST, padding=Padding(0.0, padded, 9))
-    finding = padded_batches.check(facts)
+    finding = padded_batches._check(facts)
 
     assert (finding is not None) is told
-    assert isinstance(padded_batches.change(facts), Refused)
+    assert isinstance(padded_batches._change(facts), Refused)
     if finding:
         assert finding.cost_s == pytest.approx(padded * 90e-3)
         assert finding.cost_kind is CostKind.BOUND and "similar length" in finding.fix
@@ -71,8 +70,8 @@ def test_rows_of_different_length_cost_at_most_what_fills_the_shorter_ones(padde
 def test_on_a_gpu_padding_has_only_a_bound():
     facts = replace(made_up_facts(), padding=Padding(0.6, 0.7, 9))
 
-    assert padded_batches.check(facts).cost_kind is CostKind.BOUND
-    assert isinstance(padded_batches.change(facts), Refused)
+    assert padded_batches._check(facts).cost_kind is CostKind.BOUND
+    assert isinstance(padded_batches._change(facts), Refused)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_on_a_gpu_padding_has_only_a_bound():
     ids=["slower", "hardly slower", "no slower", "a GPU computes"],
 )
 def test_denormal_numbers_are_told_of_where_steps_got_slower_with_them(facts, longer, told):
-    finding = denormal_numbers.check(replace(facts, denormal=Denormal(0.6, 20, 4, longer)))
+    finding = denormal_numbers._check(replace(facts, denormal=Denormal(0.6, 20, 4, longer)))
 
     assert (finding is not None) is told
     if finding:

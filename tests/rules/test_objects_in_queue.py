@@ -2,13 +2,13 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input.objects_in_queue import check
+from feedline.analysis.rules.input.objects_in_queue import _check
 
 ARRAYS = {"flags": ["objects"], "batch_bytes": 38.5e6, "pickle_bytes": 38.5e6}
 
 
 def test_arrays_through_the_queue_cost_their_transport():
-    finding = check(
+    finding = _check(
         waiting(
             60.0, loader=ARRAYS, stages={"transport": 40.0}, sample={"transport": (1.2, 0.0, 0.0)}
         )
@@ -21,13 +21,13 @@ def test_arrays_through_the_queue_cost_their_transport():
 
 def test_it_is_silent_up_to_a_mebibyte():
     assert (
-        check(waiting(loader=ARRAYS | {"pickle_bytes": 2**20}, stages={"transport": 40.0})) is None
+        _check(waiting(loader=ARRAYS | {"pickle_bytes": 2**20}, stages={"transport": 40.0})) is None
     )
 
 
 def test_it_is_silent_where_transport_is_cheap():
-    assert check(waiting(loader=ARRAYS, stages={"transport": 2.0})) is None
+    assert _check(waiting(loader=ARRAYS, stages={"transport": 2.0})) is None
 
 
 def test_a_healthy_training_may_send_objects():
-    assert check(made_up_facts(loader=ARRAYS)) is None
+    assert _check(made_up_facts(loader=ARRAYS)) is None

@@ -24,7 +24,7 @@ def reading(*operations):
 
 
 def left(*operations):
-    return oversize_reads.change(reading(*operations)).stages["read"]
+    return oversize_reads._change(reading(*operations)).stages["read"]
 
 
 def test_what_opening_a_file_takes_stays_in_part():
@@ -52,8 +52,8 @@ def test_the_bytes_of_a_batch_are_of_its_samples_not_of_all_that_a_step_accumula
     )
 
     assert facts.batches_per_step == 16
-    assert oversize_reads.check(facts) is None
+    assert oversize_reads._check(facts) is None
     few = replace(facts, loader=replace(facts.loader, batch_bytes=2 * 1200.0))
-    assert oversize_reads.check(few).message == (
+    assert oversize_reads._check(few).message == (
         "each sample reads 610 kB of files, and only 1.20 kB get into the batch"
     )

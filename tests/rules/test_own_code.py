@@ -8,7 +8,7 @@ from text.breath import advised, said
 from user_code.made_stacks import FORWARD, LOOP, WAIT, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.gain import with_gains
+from feedline.analysis.explain.next_limit import with_gains
 from feedline.analysis.ledger.finding import CostKind, GainKind
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -51,23 +51,23 @@ def test_collections_of_garbage_are_no_time_of_the_code_in_which_they_happen():
 
     def collecting(ms: float):
         garbage = GarbageCollection(ms / 1e3, {"other": ms / 1e3}, 0.1, 0.1, 1.0, 1.0)
-        return own_code.check(replace(found, step=replace(found.step, garbage=garbage)))
+        return own_code._check(replace(found, step=replace(found.step, garbage=garbage)))
 
-    assert own_code.check(found).cost_s == pytest.approx(0.025)
+    assert own_code._check(found).cost_s == pytest.approx(0.025)
     assert collecting(5.0).cost_s == pytest.approx(0.020)
     assert collecting(15.0) is None  # what remains of the first is told by no figure
     # hardly any: the table's row of the function, which is not without it, has the same figure
-    assert collecting(0.2).message == own_code.check(found).message
+    assert collecting(0.2).message == own_code._check(found).message
 
 
 def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():
     found = given(function("lines 30 to 41 (train.py)", 8.0))
     few = replace(found.step.own_code, few_s=0.015)
-    finding = own_code.check(replace(found, step=replace(found.step, own_code=few)))
+    finding = own_code._check(replace(found, step=replace(found.step, own_code=few)))
 
     assert "15.0 ms per step of it lies in a few long steps that were not observed" in said(finding)
     assert "few_s" in {one.id for one in finding.evidence}
-    assert "few long" not in said(own_code.check(found))
+    assert "few long" not in said(own_code._check(found))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_what_lies_in_few_long_steps_is_told_and_in_no_functions_time():
     ],
 )
 def test_lines_are_named_with_their_file_and_placed_at_the_first_of_them(name, place):
-    finding = own_code.check(given(function(name, 14.0)))
+    finding = own_code._check(given(function(name, 14.0)))
 
     assert finding.place == place and name in finding.message
 
 
 def test_the_library_that_a_line_calls_is_not_to_be_profiled():
-    called = own_code.check(
+    called = own_code._check(
         given(function("line 75 of train (train.py:75)", 14.0, "opacus.epsilon"))
     )
-    alone = own_code.check(given(function("line 75 of train (train.py:75)", 14.0)))
+    alone = own_code._check(given(function("line 75 of train (train.py:75)", 14.0)))
 
     assert called.fix == (
         "Look at line 75 of train (train.py:75): opacus.epsilon(), which is called there, takes "
@@ -105,7 +105,7 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
         function("log (train.py:9)", 1.0),
     )
 
-    finding = own_code.check(found)
+    finding = own_code._check(found)
 
     assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.021)
     assert finding.message.endswith("takes 25.0 ms per step, 14.0 ms of it in project()")
@@ -127,10 +127,10 @@ def test_code_that_waits_is_not_advised_to_use_tensor_operations():
     loop = given(function("send (train.py:20)", 24.0))
     step = replace(loop.step, cpu_s=0.005)
 
-    waits = own_code.check(replace(loop, step=step))
-    computes = own_code.check(replace(loop, step=replace(step, cpu_s=0.02)))
-    unknown = own_code.check(replace(loop, step=replace(step, cpu_s=None)))
-    on_gpu = own_code.check(replace(loop, step=replace(step, gpu_stages={"forward": 0.04})))
+    waits = own_code._check(replace(loop, step=step))
+    computes = own_code._check(replace(loop, step=replace(step, cpu_s=0.02)))
+    unknown = own_code._check(replace(loop, step=replace(step, cpu_s=None)))
+    on_gpu = own_code._check(replace(loop, step=replace(step, gpu_stages={"forward": 0.04})))
 
     said_of_it = (
         "it waits for at least 20.0 ms of that: all processes together compute 5.00 ms per step"
@@ -143,11 +143,11 @@ def test_code_that_waits_is_not_advised_to_use_tensor_operations():
 
 
 def test_nothing_is_said_of_a_loop_that_takes_little():
-    assert own_code.check(given(function("project (train.py:20)", 5.4), whole_ms=19.0)) is None
+    assert own_code._check(given(function("project (train.py:20)", 5.4), whole_ms=19.0)) is None
 
 
 def test_one_function_that_surely_takes_five_percent_is_told_however_little_the_rest_takes():
-    finding = own_code.check(given(function("project (train.py:20)", 14.0), whole_ms=19.0))
+    finding = own_code._check(given(function("project (train.py:20)", 14.0), whole_ms=19.0))
 
     assert finding.severity.value == "low" and finding.cost_s == pytest.approx(0.014)
 
@@ -155,7 +155,7 @@ def test_one_function_that_surely_takes_five_percent_is_told_however_little_the_
 def test_nothing_is_said_where_little_of_it_is_named():
     """The rest may be what torch does around the calls that feedline records."""
     assert (
-        own_code.check(
+        own_code._check(
             given(function("project (train.py:20)", 4.5), function("log (train.py:9)", 2.9))
         )
         is None
@@ -165,11 +165,11 @@ def test_nothing_is_said_where_little_of_it_is_named():
 def test_nothing_is_said_of_a_training_of_less_than_a_second():
     found = given(function("project (train.py:20)", 14.0))
 
-    assert own_code.check(replace(found, throughput=replace(found.throughput, steps=9))) is None
+    assert own_code._check(replace(found, throughput=replace(found.throughput, steps=9))) is None
 
 
 def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():
-    finding = own_code.check(given(function("log (train.py:9)", 24.0), on_gpu=True))
+    finding = own_code._check(given(function("log (train.py:9)", 24.0), on_gpu=True))
 
     assert finding.severity.value == "info"
     assert "waiting for the GPU is included" in finding.more
@@ -182,7 +182,7 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
         evaluation=[function("play (train.py:50)", 20_000.0)],
     )
 
-    finding = evaluation_time.check(found)
+    finding = evaluation_time._check(found)
 
     assert finding.severity.value == "high"
     assert finding.message.endswith("take 75 % of the time, 30.0 s in total")
@@ -196,8 +196,8 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
 
 
 def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():
-    assert evaluation_time.check(given(evaluation_s=5.0)).severity.value == "info"
-    assert evaluation_time.check(given(evaluation_s=1.0)) is None
+    assert evaluation_time._check(given(evaluation_s=5.0)).severity.value == "info"
+    assert evaluation_time._check(given(evaluation_s=1.0)) is None
 
 
 def _scored(tmp_path, line: str):
@@ -213,7 +213,7 @@ def _scored(tmp_path, line: str):
 def test_a_slow_call_in_evaluation_is_named_with_its_line_and_what_the_run_gains(tmp_path):
     found = _scored(tmp_path, "guesses.extend(model(batch).tolist())")
 
-    finding = evaluation_time.check(found)
+    finding = evaluation_time._check(found)
 
     assert finding.place.endswith("score.py:2")
     assert finding.fix == "Keep tensors in a list, and join them once, with torch.cat."
@@ -226,7 +226,7 @@ def test_a_slow_call_in_evaluation_is_named_with_its_line_and_what_the_run_gains
 
 
 def test_evaluation_without_such_a_call_says_where_most_of_it_is_spent(tmp_path):
-    finding = evaluation_time.check(_scored(tmp_path, "total += held(model, batch)"))
+    finding = evaluation_time._check(_scored(tmp_path, "total += held(model, batch)"))
 
     assert finding.fix.startswith("Call the model on larger batches")
     assert any("spent in score() at" in sentence for sentence in finding.more)
@@ -238,7 +238,7 @@ def test_what_recording_may_have_left_is_no_code_of_the_program(recording_ms, to
     found = given(function("lines 49 to 50 (train.py)", 24.0))
     sampled = Sampled(2700, 60, 6, {}, {}, recording_ms / 1e3)
 
-    finding = own_code.check(replace(found, step=replace(found.step, sampled=sampled)))
+    finding = own_code._check(replace(found, step=replace(found.step, sampled=sampled)))
 
     assert (finding is not None) is told
 
@@ -246,8 +246,8 @@ def test_what_recording_may_have_left_is_no_code_of_the_program(recording_ms, to
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
     found = given(function("log (train.py:9)", 9.0), whole_ms=30.0)
 
-    assert own_code.check(replace(found, main_queued_share=0.4)) is None
-    told = own_code.check(
+    assert own_code._check(replace(found, main_queued_share=0.4)) is None
+    told = own_code._check(
         replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4)
     )
     assert told.cost_s == pytest.approx(0.044 * 0.6)
@@ -262,7 +262,7 @@ def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_sample
     crowded = made_up_facts(sample={"decode": (4.0, 4.0, 0.0)})
     assert crowded.runqueue_share > 0.3
 
-    told = own_code.check(
+    told = own_code._check(
         replace(
             given(function("log (train.py:9)", 24.0)),
             workers=crowded.workers,
@@ -279,7 +279,7 @@ def test_freeing_large_batches_is_left_out_of_what_can_be_saved():
     large = made_up_facts(loader={"batch_bytes": 37.7e6}).loader
 
     told = [
-        own_code.check(
+        own_code._check(
             replace(
                 given(lines, whole_ms=35.0),
                 loader=replace(large, settings={**large.settings, **more}),
@@ -303,13 +303,13 @@ def test_a_loop_that_mostly_frees_large_batches_is_not_what_takes_the_time():
     large = made_up_facts(loader={"batch_bytes": 80e6}).loader
 
     assert (
-        own_code.check(replace(given(function("lines 30 to 41 (train.py)", 24.0)), loader=large))
+        own_code._check(replace(given(function("lines 30 to 41 (train.py)", 24.0)), loader=large))
         is None
     )
 
 
 def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
-    told = own_code.check(
+    told = own_code._check(
         replace(given(function("log (train.py:9)", 24.0), on_gpu=True), main_queued_share=0.9)
     )
 
@@ -322,14 +322,14 @@ def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
     of = {"evaluations": 20, "evaluation_period": 5.0, "evaluation_place": "train.py:31"}
     step = replace(found.step, **of)
 
-    finding = evaluation_time.check(replace(found, step=step))
+    finding = evaluation_time._check(replace(found, step=step))
 
     assert finding.message == (
         "evaluation, rollouts or generation take 75 % of the time: 1.50 s every 5 steps"
     )
     assert finding.place == "train.py:31"
-    assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")
-    of_a_loader = evaluation_time.check(replace(found, step=replace(step, evaluation_loads=True)))
+    assert evaluation_time._check(found).message.endswith("75 % of the time, 30.0 s in total")
+    of_a_loader = evaluation_time._check(replace(found, step=replace(step, evaluation_loads=True)))
     assert of_a_loader.message.startswith("evaluation takes 75 % of the time: 1.50 s every")
 
 
@@ -361,7 +361,7 @@ def test_evaluation_of_a_quarter_leads_only_where_no_cause_in_the_steps_costs_mo
     ("idle", "says"), [(1, "the other rank does"), (3, "the other 3 ranks do")]
 )
 def test_what_a_single_rank_evaluates_is_to_be_divided_among_all(idle, says):
-    finding = evaluation_time.check(replace(given(evaluation_s=5.0), not_evaluating=idle))
+    finding = evaluation_time._check(replace(given(evaluation_s=5.0), not_evaluating=idle))
 
     assert any(text.startswith(f"{says} not evaluate") for text in map(str, finding.more))
     assert finding.severity.value != "info" and finding.fix.startswith("Give each rank a part")
@@ -374,7 +374,7 @@ def test_nothing_is_said_of_a_step_that_is_short_but_for_its_waiting_for_a_cpu(q
     throughput = replace(found.throughput, steps=1000)
     found = replace(found, throughput=throughput, step=replace(found.step, mean_s=0.0024))
 
-    assert (own_code.check(replace(found, main_queued_share=queued)) is not None) is told
+    assert (own_code._check(replace(found, main_queued_share=queued)) is not None) is told
 
 
 @pytest.mark.parametrize(("elsewhere", "name"), [(0, "found()"), (20, "score()")])
@@ -387,7 +387,7 @@ def test_evaluation_without_one_line_names_the_function_in_which_most_of_it_is(e
     model = [stack([*score, *FORWARD], 1), stack([*score, *WAIT], 1)]
     code = SampledCode.of([training(*model, *lines)], SourceLines(2e9))
 
-    finding = evaluation_time.check(replace(given(evaluation_s=30.0), code=code))
+    finding = evaluation_time._check(replace(given(evaluation_s=30.0), code=code))
 
     assert f"spent in {name} at score.py" in " ".join(map(str, finding.more))
 
@@ -403,6 +403,6 @@ def test_the_verdict_names_what_the_fix_is_about(ms, names, fix):
     """A library's function that takes more is told only where the program's own is small."""
     library = function("elbo (site-packages/pyro/infer.py:80)", 12.0)
 
-    found = own_code.check(given(library, function("log (train.py:8)", ms)))
+    found = own_code._check(given(library, function("log (train.py:8)", ms)))
 
     assert found.message.endswith(f"of it in {names}") and found.fix.startswith(fix)

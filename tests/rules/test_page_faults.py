@@ -8,7 +8,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.model import Traffic, Workers
-from feedline.analysis.rules.input.page_faults import check
+from feedline.analysis.rules.input.page_faults import _check
 
 GLIBC = {"glibc": (2, 36)}
 PHOTO = 1600 * 1200 * 3
@@ -32,7 +32,7 @@ def decoding(facts: RuleInputs, nbytes: float = PHOTO) -> RuleInputs:
 @pytest.mark.parametrize("made_up", [waiting, without_workers])
 def test_page_faults_of_images_are_named(made_up):
     facts = decoding(made_up(traffic=MAPPED, **SLOW, **GLIBC))
-    finding = check(facts)
+    finding = _check(facts)
 
     share = (6.3 - 0.3) / 20  # without reading
     assert finding.severity is Severity.HIGH
@@ -56,11 +56,13 @@ def test_it_goes_before_what_takes_the_cpu():
 def test_an_older_glibc_gets_the_largest_value_that_it_takes():
     facts = decoding(waiting(traffic=MAPPED, **SLOW, glibc=(2, 31)))
 
-    assert check(facts).environment == {
+    assert _check(facts).environment == {
         "MALLOC_MMAP_THRESHOLD_": "33554432",
         "MALLOC_TRIM_THRESHOLD_": "268435456",
     }
-    assert check(decoding(facts, nbytes=48e6)) is None, "it maps larger images, whatever it is told"
+    assert _check(decoding(facts, nbytes=48e6)) is None, (
+        "it maps larger images, whatever it is told"
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,15 +76,15 @@ def test_an_older_glibc_gets_the_largest_value_that_it_takes():
     ],
 )
 def test_it_is_silent(why, changes):
-    assert check(decoding(waiting(**{"traffic": MAPPED, **SLOW, **GLIBC, **changes}))) is None, why
+    assert _check(decoding(waiting(**{"traffic": MAPPED, **SLOW, **GLIBC, **changes}))) is None, why
 
 
 def test_it_is_silent_about_what_is_not_decoded():
-    assert check(waiting(traffic=MAPPED, **SLOW, **GLIBC)) is None
+    assert _check(waiting(traffic=MAPPED, **SLOW, **GLIBC)) is None
 
 
 def test_it_is_silent_where_nothing_waits():
-    assert check(decoding(made_up_facts(traffic=MAPPED, **SLOW, **GLIBC))) is None
+    assert _check(decoding(made_up_facts(traffic=MAPPED, **SLOW, **GLIBC))) is None
 
 
 def test_shared_memory_of_batches_is_not_malloc_s():
@@ -96,4 +98,4 @@ def test_shared_memory_of_batches_is_not_malloc_s():
 
     assert "shared" in shared.loader.flags
     assert faults_share(shared) == pytest.approx(faults_share(facts) * 700 / 3700)
-    assert check(shared) is None
+    assert _check(shared) is None

@@ -8,7 +8,7 @@ from rules.said import verdict
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, PeriodicStall
 from feedline.analysis.rules.loop import own_code, periodic_stall
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.launching import GpuWork
 
 STALL = PeriodicStall(
     60, 9, 0.8, 0.8 / 60, {"other": 0.8 / 60}, "flush", "train.py:31", 0.97, looks=40
@@ -23,7 +23,7 @@ def given(stall=STALL, **stages):
 def test_a_stall_is_told_with_its_period_and_its_line():
     facts = given()
 
-    finding = periodic_stall.check(facts)
+    finding = periodic_stall._check(facts)
 
     assert finding.message == (
         "every 60 steps, one step takes 800 ms longer: 11 % of the time of all steps"
@@ -37,7 +37,7 @@ def test_a_stall_is_told_with_its_period_and_its_line():
 
 
 def test_without_a_line_it_says_so():
-    finding = periodic_stall.check(given(replace(STALL, function="", place="", place_share=0.0)))
+    finding = periodic_stall._check(given(replace(STALL, function="", place="", place_share=0.0)))
 
     assert "which line of the program takes it is not known" in finding.more
     assert finding.fix.startswith("Look for what the program does only every 60 steps")
@@ -45,10 +45,10 @@ def test_without_a_line_it_says_so():
 
 def test_more_work_of_the_model_is_no_mistake():
     stall = replace(STALL, stages={"backward": 0.8 / 60}, library="torch.backward")
-    finding = periodic_stall.check(given(stall))
+    finding = periodic_stall._check(given(stall))
 
     assert finding.severity.value == "info" and finding.cost_s == 0 and not finding.fix
-    assert periodic_stall.check(given(replace(stall, library="wandb.watch"))).fix
+    assert periodic_stall._check(given(replace(stall, library="wandb.watch"))).fix
 
 
 def test_where_no_function_is_known_to_run_only_then_none_loses_its_time():
@@ -57,7 +57,7 @@ def test_where_no_function_is_known_to_run_only_then_none_loses_its_time():
     facts = given(replace(STALL, function="", place="", place_share=0.0))
     with_own = replace(facts, step=replace(facts.step, own_code=OwnCode(0.0145, 40, functions)))
 
-    assert own_code.check(with_own).message.endswith("14.5 ms per step, 12.8 ms of it in log()")
+    assert own_code._check(with_own).message.endswith("14.5 ms per step, 12.8 ms of it in log()")
 
 
 def test_the_programs_own_code_is_told_without_it():
@@ -65,12 +65,12 @@ def test_the_programs_own_code_is_told_without_it():
     facts = given()
     with_own = replace(facts, step=replace(facts.step, own_code=OwnCode(0.0145, 40, functions)))
 
-    assert own_code.check(with_own) is None
-    assert own_code.check(replace(with_own, step=replace(with_own.step, periodic=None)))
+    assert own_code._check(with_own) is None
+    assert own_code._check(replace(with_own, step=replace(with_own.step, periodic=None)))
 
 
 def test_nothing_is_said_without_a_period():
-    assert periodic_stall.check(made_up_facts()) is None
+    assert periodic_stall._check(made_up_facts()) is None
 
 
 def busy(share):
@@ -83,8 +83,8 @@ def busy(share):
 def test_a_step_that_may_wait_for_the_gpu_is_not_blamed():
     """Reading the loss every 60 steps waits for all that was queued since the last time."""
     for facts in (given(copy=1.0), busy(0.95)):
-        finding = periodic_stall.check(facts)
+        finding = periodic_stall._check(facts)
         assert finding.severity.value == "info" and finding.cost_s == 0
         assert finding.more[-1].startswith("on a GPU, such a step may wait")
 
-    assert periodic_stall.check(busy(0.5)).severity.value == "low"
+    assert periodic_stall._check(busy(0.5)).severity.value == "low"

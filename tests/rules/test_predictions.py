@@ -14,27 +14,29 @@ from rules.made_up import MS, made_up_facts, waiting, without_workers
 
 from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.gain import with_gains
+from feedline.analysis.explain.next_limit import with_gains
 from feedline.analysis.explain.order import _better_first, findings_together, in_order
 from feedline.analysis.explain.predictions import Predictions, joined
-from feedline.analysis.explain.tried import Trial
+from feedline.analysis.explain.speed_trial import Trial
 from feedline.analysis.explain.verdict import verdict
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import (
     KNOWN_CALL,
     Blame,
+    Change,
     CostKind,
     Evidence,
+    Factor,
     Finding,
     GainKind,
     PredictedRate,
+    Refused,
     Severity,
 )
 from feedline.analysis.ledger.view.cpus import contended, crowded
 from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.report.gain_phrases import rates
+from feedline.analysis.report.full_report import _rates
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers
@@ -151,7 +153,7 @@ def ranks(answers=()):
 def test_what_the_replay_of_ranks_says_becomes_a_rate():
     told = Prediction("rank_on_time", 3.0, "rank 3 on time", 0.16, 0.15, 0.17, 0.04, "")
 
-    assert late_rank.change(ranks([told])) == told
+    assert late_rank._change(ranks([told])) == told
     assert predictions(made_up_facts(), rate=400.0).of(told) == PredictedRate(
         400.0,
         pytest.approx(500.0),
@@ -169,7 +171,7 @@ def test_ranks_that_cannot_be_replayed_are_refused_with_the_reason():
         "How long the steps would be without the delay cannot be predicted: the clocks differ "
         "by 3 ms."
     )
-    assert late_rank.change(ranks([none])).message == why
+    assert late_rank._change(ranks([none])).message == why
 
 
 def test_rates_are_those_of_all_ranks():
@@ -188,7 +190,7 @@ def test_without_samples_per_second_nothing_is_predicted():
 def test_the_replays_refusal_becomes_a_sentence():
     (found,) = predictions(
         without_workers(), lambda change, interval: Refused("few", "only 9 batches were recorded")
-    ).attached([too_few_workers.check(without_workers())])
+    ).attached([too_few_workers._check(without_workers())])
 
     assert (found.predicted, found.refused) == (None, "Only 9 batches were recorded.")
 
@@ -196,7 +198,7 @@ def test_the_replays_refusal_becomes_a_sentence():
 def test_a_fix_that_changes_nothing_in_the_replay_is_not_predicted_as_no_gain():
     (found,) = predictions(
         without_workers(), lambda change, interval: PredictedRate(50.0, 50.0, 50.0, 50.0)
-    ).attached([too_few_workers.check(without_workers())])
+    ).attached([too_few_workers._check(without_workers())])
 
     assert found.predicted is None and found.refused.startswith(
         "The replay of this run does not show the delay"
@@ -309,7 +311,7 @@ def test_a_cause_whose_fix_surely_gives_a_fifth_of_the_step_is_grave(low, severi
     def replay(change, interval=True):
         return PredictedRate(100.0, 150.0, low, 180.0)
 
-    little = replace(too_few_workers.check(without_workers()), severity=Severity.LOW)
+    little = replace(too_few_workers._check(without_workers()), severity=Severity.LOW)
     (told,) = predictions(without_workers(), replay, rate=100.0).attached([little])
 
     assert told.severity is severity
@@ -327,7 +329,7 @@ def test_what_workers_give_ranks_that_wait_for_each_other_is_not_estimated(waits
     def replay(change, interval=True):
         return Refused("several_ranks", "the replay covers one")
 
-    found = replace(too_few_workers.check(alone), cost_kind=CostKind.ESTIMATED)
+    found = replace(too_few_workers._check(alone), cost_kind=CostKind.ESTIMATED)
     (told,) = predictions(facts, replay).attached([found])
 
     assert told.predicted is None and told.cost_kind is kind
@@ -364,14 +366,14 @@ def test_the_verdict_says_which_setting_gives_what():
 
     told = verdict_of(found)
     assert (told.fix, told.gain.kind) == ("num_workers=2", GainKind.PREDICTED)
-    assert rates(told.gain) == "126 -> 252 samples/s (227 to 277)"
+    assert _rates(told.gain) == "126 -> 252 samples/s (227 to 277)"
 
 
 def test_the_verdict_says_what_another_fix_gives():
     told = verdict_of(finding("decode_bound", after=164.0))
 
     assert told.cause == "decode_bound is there."
-    assert rates(told.gain) == "100 -> 164 samples/s (156 to 172)"
+    assert _rates(told.gain) == "100 -> 164 samples/s (156 to 172)"
 
 
 def test_a_setting_that_changes_the_order_of_batches_is_set_only_if_that_may_be():
@@ -505,7 +507,7 @@ def rules_of(**changed):
 def test_a_gain_that_may_be_none_is_called_so():
     told = verdict_of(finding("decode_bound", after=104.0, low=97.0))
 
-    assert rates(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps no gain)"
+    assert _rates(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps no gain)"
 
 
 def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_is_asked_for():
@@ -598,7 +600,7 @@ def test_what_costs_more_than_twice_as_much_goes_first():
 
 def test_a_sleep_is_removed_as_far_as_it_is_one():
     maker = {"blocked_by": {"sleep": 0.75, "network": 0.25}, "blocked_looks": 60}
-    change = blocked.change(waiting(60.0, sample={"dataset": (0.5, 0.0, 12.0)}, maker=maker))
+    change = blocked._change(waiting(60.0, sample={"dataset": (0.5, 0.0, 12.0)}, maker=maker))
 
     assert change.stages["dataset"] == Factor(1.0, 0.25) and not change.settings
 

@@ -9,7 +9,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.measure.clues import Skipped
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.steps import steps_of
-from feedline.analysis.rules.input.skipped_batches import check
+from feedline.analysis.rules.input.skipped_batches import _check
 
 MS = 1_000_000
 
@@ -55,11 +55,11 @@ def test_others_are_not(given):
 def test_their_part_of_the_wait_is_their_cost():
     facts = waiting(60.0, skipped=Skipped(40, 60, "train.py:9"))
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.cost_s == pytest.approx(facts.wait_share * facts.step.mean_s * 2 / 3)
     assert finding.place == "train.py:9"
-    assert check(waiting(60.0, skipped=Skipped(3, 600))) is None
+    assert _check(waiting(60.0, skipped=Skipped(3, 600))) is None
 
 
 def test_the_line_that_makes_samples_is_no_place_of_batches_that_are_skipped():

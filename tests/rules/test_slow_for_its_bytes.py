@@ -7,7 +7,7 @@ from text.breath import advised, said
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.model import Moved, Traffic
-from feedline.analysis.rules.input.slow_for_its_bytes import change, check
+from feedline.analysis.rules.input.slow_for_its_bytes import _change, _check
 
 
 def spinning(
@@ -44,7 +44,7 @@ def test_a_collate_that_spins_is_the_first_finding_and_names_threads_and_neighbo
 
 
 def test_threads_that_have_a_cpu_each_beside_other_programs_are_left():
-    assert "set_num_threads(6)" in check(spinning(effective_cpus=8.0)).fix
+    assert "set_num_threads(6)" in _check(spinning(effective_cpus=8.0)).fix
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_threads_that_have_a_cpu_each_beside_other_programs_are_left():
     ],
 )
 def test_what_the_figures_do_not_show_is_not_said(facts):
-    assert check(facts) is None
+    assert _check(facts) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_the_figures_do_not_show_is_not_said(facts):
     ],
 )
 def test_where_no_figure_shows_the_cause_it_is_unknown(facts):
-    assert "the cause is unknown" in check(facts).more
+    assert "the cause is unknown" in _check(facts).more
 
 
 def test_threads_are_named_where_the_scheduler_lets_them_spin_only_a_little():
@@ -104,7 +104,7 @@ def test_a_copy_to_the_device_is_slow_by_the_devices_clock_and_pageable_memory_i
     facts = waiting(moved={"copy": Moved(2.0, 20e6, None, pageable)})
     facts = replace(facts, step=replace(facts.step, gpu_stages={"copy": 0.2}))
 
-    finding = check(facts)
+    finding = _check(facts)
 
     if pageable:
         assert (
@@ -122,14 +122,14 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
             traffic=Traffic(100e3, 1.0, 0.0, 0.0, minor_faults=faults, system_s=25e-3),
         )
 
-    assert "8,000 page faults" in said(check(faulting(8000.0)))
-    assert check(faulting(200.0)) is None
+    assert "8,000 page faults" in said(_check(faulting(8000.0)))
+    assert _check(faulting(200.0)) is None
 
 
 def test_page_faults_that_bring_pages_from_the_disk_are_not_of_new_memory():
     traffic = Traffic(100e3, 1.0, 0.0, 9000.0, minor_faults=8000.0, system_s=25e-3)
 
-    assert check(waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=traffic)) is None
+    assert _check(waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=traffic)) is None
 
 
 def test_of_a_long_pickle_objects_in_queue_speaks_alone():
@@ -141,15 +141,17 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
             moved=moved,
         )
 
-    assert "600 kB of Python objects are pickled and unpickled" in check(sending(600e3)).message
+    assert "600 kB of Python objects are pickled and unpickled" in _check(sending(600e3)).message
     assert [finding.rule_id for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
-    assert check(sending(38e6)) is None
+    assert _check(sending(38e6)) is None
 
 
 @pytest.mark.parametrize("operation", ["decode/webdataset.Decoder", "decode/LoadImage"])
 def test_decoding_that_does_not_tell_its_pixels_is_not_compared(operation):
-    assert check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={operation: 90.0})) is None
-    assert check(
+    assert (
+        _check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={operation: 90.0})) is None
+    )
+    assert _check(
         waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={"decode/cv2.imdecode": 90.0})
     )
 
@@ -160,7 +162,7 @@ def test_images_that_become_jpegs_are_predicted_to_take_what_jpegs_usually_take(
         maker={"decoded_pixels": 100_000.0},
         operations={"decode/PIL.JPEG2000": 40.0},
     )
-    finding = check(facts)
+    finding = _check(facts)
 
     assert "it should take less than 1.35 ms as a JPEG" in finding.more
-    assert change(facts).stages["decode"].cpu == pytest.approx((80e-6 + 100_000 * 5e-9) / 40e-3)
+    assert _change(facts).stages["decode"].cpu == pytest.approx((80e-6 + 100_000 * 5e-9) / 40e-3)

@@ -7,12 +7,12 @@ from user_code.made_stacks import LOOP, PYTHON, TORCH, WAIT, stack, training
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.rules.input.slow_sampler import check
+from feedline.analysis.rules.input.slow_sampler import _check
 
 
 @pytest.mark.parametrize("made_up", [made_up_facts, without_workers])
 def test_a_sampler_that_takes_long_is_named(made_up):
-    finding = check(made_up(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"}))
+    finding = _check(made_up(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"}))
 
     assert (finding.severity, finding.cost_s) == (Severity.HIGH, pytest.approx(0.2))
     assert (
@@ -30,17 +30,17 @@ def test_a_batch_sampler_of_the_programs_own_is_named_instead():
         stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "batch_sampler": "ByLength"}
     )
 
-    assert check(facts).message.startswith("the sampler ByLength takes")
+    assert _check(facts).message.startswith("the sampler ByLength takes")
 
 
 def test_a_sampler_that_draws_as_fast_as_torchs_is_not():
     short = {"forward": 0.5, "backward": 0.5, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
 
-    assert check(made_up_facts(stages=short | {"sampler": 0.3})) is None  # beginning a pass
+    assert _check(made_up_facts(stages=short | {"sampler": 0.3})) is None  # beginning a pass
 
 
 def test_less_than_five_percent_of_the_step_is_not_spoken_of():
-    assert check(made_up_facts(stages={"sampler": 3.0})) is None
+    assert _check(made_up_facts(stages={"sampler": 3.0})) is None
 
 
 DRAWING = [
@@ -58,11 +58,11 @@ def test_a_sampler_that_makes_samples_to_draw_them_is_told_so_at_its_own_line():
     code = SampledCode.of([training(stack(reading, 250), stack(DRAWING, 50))])
     own = SampledCode.of([training(stack(reading, 50), stack(DRAWING, 250))])
 
-    finding = check(replace(facts, code=code))
+    finding = _check(replace(facts, code=code))
     assert finding.place == "data.py:42"
     assert finding.fix.startswith("Compute what depends on the data, such as lengths")
     assert any("makes samples of the dataset" in sentence for sentence in finding.more)
-    assert not check(replace(facts, code=own)).fix.startswith("Compute what depends")
+    assert not _check(replace(facts, code=own)).fix.startswith("Compute what depends")
 
 
 @pytest.mark.parametrize(("name", "place"), [("ByDistance", "data.py:42"), ("RandomSampler", "")])
@@ -70,7 +70,7 @@ def test_the_line_of_a_sampler_of_the_program_is_told(name, place):
     facts = made_up_facts(stages={"sampler": 200.0}, settings={"sampler": name})
     code = SampledCode.of([training(stack(DRAWING, 300))])
 
-    assert check(replace(facts, code=code)).place == place
+    assert _check(replace(facts, code=code)).place == place
 
 
 def test_a_slow_call_in_the_sampler_comes_before_general_advice():
@@ -78,7 +78,7 @@ def test_a_slow_call_in_the_sampler_comes_before_general_advice():
     facts = made_up_facts(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"})
     code = SampledCode.of([training(stack(copying, 300))])
 
-    finding = check(replace(facts, code=code))
+    finding = _check(replace(facts, code=code))
 
     assert finding.fix.startswith("Copy only what changes")
     assert "copy.deepcopy" in finding.more[-1] and "order of an epoch" in finding.fix_more[0]

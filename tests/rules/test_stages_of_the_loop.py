@@ -37,7 +37,7 @@ def given(stage: str, ms: float, steps: float, trend: float | None = 1.0, **more
 def test_compiling_in_many_steps_leads_the_verdict():
     facts = given("compile", 520.0, 35 / 199)
 
-    finding = recompilation.check(facts)
+    finding = recompilation._check(facts)
 
     assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.52)
     assert (
@@ -52,7 +52,7 @@ def test_compiling_in_many_steps_leads_the_verdict():
 def test_compiling_that_has_ended_is_said_to_have_ended():
     assert (
         "none of these steps is in the last third of the run"
-        in recompilation.check(given("compile", 20.0, 8 / 199, trend=0.0)).more
+        in recompilation._check(given("compile", 20.0, 8 / 199, trend=0.0)).more
     )
 
 
@@ -73,7 +73,7 @@ def test_what_changed_is_named_and_decides_the_fix(kind, values, why, fix):
     function = Recompiled("forward", "model.py:8", 8, True, kind, "x", values)
     facts = replace(given("compile", 520.0, 35 / 199), recompiled=(function,))
 
-    finding = recompilation.check(facts)
+    finding = recompilation._check(facts)
 
     assert finding.message == (
         f"forward() is compiled again when {why.partition(' changes')[0]} changes, which takes "
@@ -93,7 +93,7 @@ def test_a_function_that_settled_is_not_blamed_for_one_that_is_compiled_on_and_o
         Recompiled("forward", "model.py:8", 2, False, "size", "x", (12, 64)),
     )
 
-    finding = recompilation.check(replace(given("compile", 520.0, 35 / 199), recompiled=functions))
+    finding = recompilation._check(replace(given("compile", 520.0, 35 / 199), recompiled=functions))
 
     assert finding.message.startswith("torch.compile compiled again in 35 of 199 steps")
     assert finding.more[0] == "box_loss() was compiled most often: 8 times"
@@ -106,13 +106,13 @@ def test_a_function_that_settled_is_not_blamed_for_one_that_is_compiled_on_and_o
     ids=["warming up", "little"],
 )
 def test_nothing_is_said_of_warming_up_or_of_little(facts):
-    assert recompilation.check(facts) is None
+    assert recompilation._check(facts) is None
 
 
 def test_checkpoints_say_how_long_one_takes_and_how_often_it_comes():
     facts = given("checkpoint", 15.6, 0.2)
 
-    finding = checkpoint_time.check(facts)
+    finding = checkpoint_time._check(facts)
 
     assert finding.message == "torch.save takes 13 % of the step time: 78.0 ms every 5 steps"
     assert finding.severity.value == "low" and finding.cost_s == pytest.approx(0.0156)
@@ -126,13 +126,13 @@ def test_a_checkpoint_that_is_far_larger_than_what_is_trained_is_told_to_leave_o
     usual = replace(facts, saved_bytes=100e3)
     unknown = replace(facts, updated=None)
 
-    finding = checkpoint_time.check(facts)
+    finding = checkpoint_time._check(facts)
 
     assert finding.fix.startswith("Save only what a restart needs")
     assert "frozen parameters" in finding.fix and "Save less often" in finding.fix_more[-1]
     assert finding.more[0].startswith("a checkpoint has 30.0 MB: the parameters that are trained")
     assert all(
-        checkpoint_time.check(one).fix.startswith("Save less often") for one in (usual, unknown)
+        checkpoint_time._check(one).fix.startswith("Save less often") for one in (usual, unknown)
     )
 
 
@@ -140,7 +140,7 @@ def test_the_whole_of_sharded_parameters_is_not_called_large_for_a_part():
     """Of parameters that FSDP shards, an optimizer has those of its rank."""
     facts = replace(given("checkpoint", 15.6, 0.2, updated=SMALL), saved_bytes=30e6)
 
-    finding = checkpoint_time.check(replace(facts, sharded=True))
+    finding = checkpoint_time._check(replace(facts, sharded=True))
 
     assert finding.fix.startswith("Save less often") and not finding.more
 
@@ -151,13 +151,13 @@ def test_the_whole_of_sharded_parameters_is_not_called_large_for_a_part():
     ids=["one", "little"],
 )
 def test_nothing_is_said_of_one_checkpoint_or_of_little(facts):
-    assert checkpoint_time.check(facts) is None
+    assert checkpoint_time._check(facts) is None
 
 
 def test_an_optimizer_that_goes_through_its_tensors_is_fused():
     facts = given("optimizer", 150.0, 1.0, updated=SMALL)
 
-    finding = optimizer_time.check(facts)
+    finding = optimizer_time._check(facts)
 
     assert finding.message == "AdamW.step() takes 62 % of the 243 ms step"
     assert finding.more == ["it updates 2,000 tensors with 8,000 elements, one after the other"]
@@ -178,13 +178,13 @@ def test_a_fused_update_of_few_tensors_gains_less(tensors, elements, speedup):
     facts = given("optimizer", 50.0, 1.0, updated=updated)
     short = replace(facts, step=replace(facts.step, mean_s=4e-3, stages={"optimizer": 1.2e-3}))
 
-    found = optimizer_time.check(short)
+    found = optimizer_time._check(short)
 
     assert found.cost_s == pytest.approx(1.2e-3 * (1 - 1 / speedup))
 
 
 def test_an_update_that_cannot_take_that_long_holds_other_code():
-    finding = optimizer_time.check(
+    finding = optimizer_time._check(
         given("optimizer", 150.0, 1.0, updated=replace(SMALL, kind="SGD", tensors=4, elements=7000))
     )
 
@@ -200,7 +200,7 @@ def test_an_update_that_cannot_take_that_long_holds_other_code():
 def test_an_update_that_is_not_elementwise_may_take_that_long_by_itself(kind, step):
     updated = replace(SMALL, kind=kind, tensors=4, elements=7000, step=step)
 
-    assert optimizer_time.check(given("optimizer", 150.0, 1.0, updated=updated)) is None
+    assert optimizer_time._check(given("optimizer", 150.0, 1.0, updated=updated)) is None
 
 
 def test_an_optimizer_of_the_programs_with_a_step_of_its_own_is_no_elementwise_one():
@@ -208,9 +208,9 @@ def test_an_optimizer_of_the_programs_with_a_step_of_its_own_is_no_elementwise_o
     updated = replace(SMALL, tensors=4, elements=7000)
     facts = given("optimizer", 150.0, 1.0, updated=replace(updated, step=""))
 
-    assert optimizer_time.check(facts) is None
+    assert optimizer_time._check(facts) is None
     inherits = replace(updated, kind="Mine", step="Adam")
-    found = optimizer_time.check(replace(facts, updated=inherits))
+    found = optimizer_time._check(replace(facts, updated=inherits))
     assert "so other code runs inside it" in found.more[-1]
 
 
@@ -221,8 +221,8 @@ def test_an_update_in_which_no_code_of_the_program_is_seen_holds_no_other_code(t
     facts = given("optimizer", 150.0, 1.0, updated=updated)
     code = SampledCode.of([process("main", stack([*LOOP, *STEP], 100))])
 
-    assert "closure" in optimizer_time.check(facts).fix
-    found = optimizer_time.check(replace(facts, code=code))
+    assert "closure" in optimizer_time._check(facts).fix
+    found = optimizer_time._check(replace(facts, code=code))
     assert (found is not None and fix in found.fix) if fix else found is None
 
 
@@ -253,7 +253,7 @@ def test_the_line_that_takes_most_of_an_optimizer_of_the_program_is_named(
     updated = replace(SMALL, kind="LowRank", tensors=4, elements=7000)
     facts = given("optimizer", 150.0, 1.0, updated=updated)
 
-    finding = optimizer_time.check(replace(facts, code=SampledCode.of([seen], SourceLines(2e9))))
+    finding = optimizer_time._check(replace(facts, code=SampledCode.of([seen], SourceLines(2e9))))
 
     assert finding.place.endswith("rank.py:2") and finding.fix.startswith(fix)
     assert "needs at most" not in said(finding), "what its update needs is not known"
@@ -267,14 +267,14 @@ def test_the_line_that_takes_most_of_an_optimizer_of_the_program_is_named(
     ids=["fused already", "no fused form", "not described"],
 )
 def test_nothing_is_said_where_nothing_is_known_to_be_faster(updated):
-    assert optimizer_time.check(given("optimizer", 60.0, 1.0, updated=updated)) is None
+    assert optimizer_time._check(given("optimizer", 60.0, 1.0, updated=updated)) is None
 
 
 def test_on_a_gpu_the_host_only_launches_the_update():
     facts = given("optimizer", 150.0, 1.0, updated=SMALL)
 
     assert (
-        optimizer_time.check(
+        optimizer_time._check(
             replace(facts, step=replace(facts.step, gpu_stages={"optimizer": 0.001}))
         )
         is None
@@ -302,7 +302,7 @@ def collecting(ms: float, **garbage) -> RuleInputs:
 def test_collections_say_what_they_take_and_how_often_they_come():
     facts = collecting(40.0)
 
-    finding = garbage_collection.check(facts)
+    finding = garbage_collection._check(facts)
 
     assert finding.message == (
         "Python's garbage collection takes 28 % of the step time: 200 ms about every 5 steps"
@@ -314,14 +314,14 @@ def test_collections_say_what_they_take_and_how_often_they_come():
 
 def test_collections_as_far_apart_as_each_other_are_not_said_about():
     """Nine in the 129 steps after the first are one in 14.3, though they come every 13."""
-    finding = garbage_collection.check(collecting(40.0, steps_share=9 / 129, every_steps=13))
+    finding = garbage_collection._check(collecting(40.0, steps_share=9 / 129, every_steps=13))
 
     assert finding.message.endswith(" every 13 steps") and "about" not in finding.message
     assert [one.value for one in finding.evidence if one.id == "collecting_every"] == [13.0]
 
 
 def test_a_program_that_calls_gc_collect_is_shown_the_line():
-    finding = garbage_collection.check(
+    finding = garbage_collection._check(
         collecting(40.0, called_share=0.9, called_at="train.py:12", steps_share=1.0)
     )
 
@@ -333,7 +333,7 @@ def test_a_program_that_calls_gc_collect_is_shown_the_line():
 
 @pytest.mark.parametrize("garbage", [{"frozen": 70_000}, {"full_share": 0.1}])
 def test_objects_of_each_step_cannot_be_frozen(garbage):
-    assert "gc.freeze" not in garbage_collection.check(collecting(40.0, **garbage)).fix
+    assert "gc.freeze" not in garbage_collection._check(collecting(40.0, **garbage)).fix
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_objects_of_each_step_cannot_be_frozen(garbage):
     ids=["little", "while it waits", "once", "none"],
 )
 def test_nothing_is_said_of_few_collections(facts):
-    assert garbage_collection.check(facts) is None
+    assert garbage_collection._check(facts) is None
 
 
 TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
@@ -359,7 +359,7 @@ def updating(updated, **loader):
 
 
 def test_an_update_of_embeddings_of_which_a_batch_has_few_rows_is_told_to_be_sparse():
-    finding = optimizer_time.check(updating(TABLES, batch_bytes=8 * 5120.0))
+    finding = optimizer_time._check(updating(TABLES, batch_bytes=8 * 5120.0))
 
     assert "sparse=True" in finding.fix and finding.condition
     assert any("fused=True" in other for other in finding.fix_more)
@@ -379,7 +379,7 @@ def test_an_update_of_embeddings_of_which_a_batch_has_few_rows_is_told_to_be_spa
     ],
 )
 def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
-    finding = optimizer_time.check(updating(updated, batch_bytes=nbytes))
+    finding = optimizer_time._check(updating(updated, batch_bytes=nbytes))
 
     assert "fused=True" in finding.fix and not finding.condition
     assert finding.cost_kind is CostKind.ESTIMATED  # a fused update takes some time, too
@@ -388,7 +388,7 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_batch_of_less_than_one_number_has_one_row(fused):
     """As with batches of one int32."""
-    finding = optimizer_time.check(updating(replace(TABLES, fused=fused), batch_bytes=4.0))
+    finding = optimizer_time._check(updating(replace(TABLES, fused=fused), batch_bytes=4.0))
 
     assert "sparse=True" in finding.fix and len(finding.fix_more) == (0 if fused else 1)
     assert "a batch has about 1 of their 400,000 rows" in finding.more and finding.condition
@@ -398,9 +398,9 @@ def test_an_update_of_complex_numbers_is_not_told_to_be_fused():
     """Torch raises an error: a fused update takes floating-point parameters only."""
     updated = Updated("Adam", 200, 12_810_000, fused=False, groups=200)
 
-    with_complex = advised(optimizer_time.check(updating(replace(updated, complex=8))))
+    with_complex = advised(optimizer_time._check(updating(replace(updated, complex=8))))
 
-    assert "fused=True" in advised(optimizer_time.check(updating(updated)))
+    assert "fused=True" in advised(optimizer_time._check(updating(updated)))
     assert "fused=True" not in with_complex
 
 
@@ -409,8 +409,8 @@ def test_an_update_by_sparse_gradients_is_not_told_to_be_fused(kind):
     """Torch raises an error: a fused update does not support them."""
     updated = Updated(kind, 200, 12_810_000, fused=False, sparse=8)
 
-    assert optimizer_time.check(updating(updated)) is None
-    of_groups = optimizer_time.check(updating(replace(updated, groups=200)))
+    assert optimizer_time._check(updating(updated)) is None
+    of_groups = optimizer_time._check(updating(replace(updated, groups=200)))
     assert "fused=True" not in advised(of_groups)
     assert "one after the other" not in said(of_groups)
     assert any("8 of them by sparse gradients" in said for said in of_groups.more)
@@ -419,19 +419,19 @@ def test_an_update_by_sparse_gradients_is_not_told_to_be_fused(kind):
 def test_a_row_may_be_updated_more_than_once_by_sparse_gradients():
     updated = Updated("SGD", 8, 7000, fused=False, sparse=8)
 
-    assert optimizer_time.check(updating(updated)) is None
+    assert optimizer_time._check(updating(updated)) is None
 
 
 @pytest.mark.parametrize("foreach", [True, False])
 def test_a_fused_update_is_one_without_foreach(foreach):
-    finding = optimizer_time.check(updating(replace(SMALL, foreach=foreach)))
+    finding = optimizer_time._check(updating(replace(SMALL, foreach=foreach)))
 
     call = "Create the optimizer with torch.optim.AdamW(..., fused=True)"
     assert finding.fix == f"{call}{', without foreach' if foreach else ''}."
 
 
 def test_a_fused_update_is_the_other_way_than_a_sparse_embedding():
-    finding = optimizer_time.check(updating(replace(TABLES, kind="SGD"), batch_bytes=8 * 5120.0))
+    finding = optimizer_time._check(updating(replace(TABLES, kind="SGD"), batch_bytes=8 * 5120.0))
 
     assert "sparse=True" in finding.fix
     assert finding.fix_more == [
@@ -441,7 +441,7 @@ def test_a_fused_update_is_the_other_way_than_a_sparse_embedding():
 
 @pytest.mark.parametrize(("groups", "told"), [(1000, True), (4, False)])
 def test_parameters_in_groups_of_their_own_are_told_to_be_merged(groups, told):
-    finding = optimizer_time.check(updating(Updated("AdamW", 2000, 8000, True, groups=groups)))
+    finding = optimizer_time._check(updating(Updated("AdamW", 2000, 8000, True, groups=groups)))
 
     assert (finding is not None and "into one group" in finding.fix) == told
     if told:

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input.straggler_in_order import check
+from feedline.analysis.rules.input.straggler_in_order import _check
 
 STRAGGLING = {
     "waits": {"starved": 5.0, "head_of_line": 50.0},
@@ -12,7 +12,7 @@ STRAGGLING = {
 
 
 def test_ready_batches_behind_a_slow_one_are_a_finding():
-    finding = check(waiting(**STRAGGLING))
+    finding = _check(waiting(**STRAGGLING))
 
     assert (finding.rule_id, finding.severity) == ("straggler_in_order", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3)
@@ -27,7 +27,7 @@ def test_what_workers_lack_in_any_order_is_not_its_cost():
         "dataset": (12.7, 0.0, 0.0)
     }  # four workers make a batch every 136 ms, 36 more than the step takes
 
-    assert check(waiting(**STRAGGLING, sample=slow)).cost_s == pytest.approx(
+    assert _check(waiting(**STRAGGLING, sample=slow)).cost_s == pytest.approx(
         (5 + 50 - 36) * 1e-3, abs=1e-4
     )
 
@@ -43,12 +43,12 @@ def test_what_workers_lack_in_any_order_is_not_its_cost():
     ],
 )
 def test_it_is_silent_without_one_part_of_its_signature(change):
-    assert check(waiting(**(STRAGGLING | change))) is None
+    assert _check(waiting(**(STRAGGLING | change))) is None
 
 
 def test_it_needs_no_measure_of_idle_workers():
-    assert check(waiting(**(STRAGGLING | {"straggler_share": None})))
+    assert _check(waiting(**(STRAGGLING | {"straggler_share": None})))
 
 
 def test_a_healthy_training_may_have_uneven_batches():
-    assert check(made_up_facts(maker={"fetch_cv": 1.4}, straggler_share=0.1)) is None
+    assert _check(made_up_facts(maker={"fetch_cv": 1.4}, straggler_share=0.1)) is None

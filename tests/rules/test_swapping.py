@@ -5,7 +5,7 @@ from rules.made_up import waiting
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.model import Traffic
-from feedline.analysis.rules.input.swapping import check
+from feedline.analysis.rules.input.swapping import _check
 
 BLOCKED = {"dataset": (0.5, 0, 20.0)}
 FAULTS = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=400e3, major_faults=100.0)
@@ -30,8 +30,8 @@ def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
 
 
 def test_memory_that_a_control_group_limits_is_not_told_as_the_machines():
-    limited = check(replace(swapping(90e6), full_limit_bytes=600e6))
-    free = check(swapping(90e6))
+    limited = _check(replace(swapping(90e6), full_limit_bytes=600e6))
+    free = _check(swapping(90e6))
 
     assert limited.more == ["the memory of its control group, 600 MB, is full"]
     assert limited.fix.endswith("or raise the limit of its control group.")
@@ -54,5 +54,5 @@ def test_swap_in_compressed_memory_takes_a_cpu_and_blocks_nobody():
 def test_cold_files_on_a_machine_that_swaps_a_little_stay_cold_files():
     for rate in (None, 0.0, 2e6):
         facts = swapping(rate)
-        assert check(facts) is None
+        assert _check(facts) is None
         assert "cold_storage" in {finding.rule_id for finding in diagnose(facts)}

@@ -10,8 +10,8 @@ from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.run_facts import failure_of
-from feedline.analysis.measure.certainty import certainty, interval
 from feedline.analysis.measure.model import Certainty
+from feedline.analysis.measure.noise import certainty, interval
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
@@ -154,7 +154,7 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
 def test_more_steps_are_no_fix_of_an_error(manifest, said):
     facts = waiting(certainty=Certainty(5, 0.1, 0.5), failed=failure_of(manifest))
 
-    finding = too_short.check(facts)
+    finding = too_short._check(facts)
 
     assert finding is not None and failure_of(manifest) == said
     assert [finding.fix, *finding.fix_more] == (

@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts
 
 from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.measure.clues import UnusedGradients
-from feedline.analysis.rules.loop.unused_gradients import check
+from feedline.analysis.rules.loop.unused_gradients import _check
 
 
 def given(share=0.5, backward_s=0.03):
@@ -18,7 +18,7 @@ def given(share=0.5, backward_s=0.03):
 def test_they_are_told_with_the_line_of_the_backward_pass_and_no_gain_is_promised():
     facts = given()
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.message.endswith(" of the step computes gradients that no update uses")
     assert finding.more[0].startswith("those of 190,000 parameters are cleared")
@@ -30,9 +30,9 @@ def test_they_are_told_with_the_line_of_the_backward_pass_and_no_gain_is_promise
 def test_they_cost_no_more_than_the_backward_passes_of_the_step():
     facts = given(backward_s=10.0)
 
-    assert check(facts).cost_s == facts.step.stages["backward"]
+    assert _check(facts).cost_s == facts.step.stages["backward"]
 
 
 @pytest.mark.parametrize("facts", [given(share=0.1), given(backward_s=1e-4), made_up_facts()])
 def test_of_few_parameters_or_in_little_time_nothing_is_told(facts):
-    assert check(facts) is None
+    assert _check(facts) is None

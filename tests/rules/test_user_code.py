@@ -9,7 +9,7 @@ from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Operation
-from feedline.analysis.rules.input.user_code import _free, change, check
+from feedline.analysis.rules.input.user_code import _change, _check, _free
 
 SLOW = {"dataset": (8.0, 0.0, 0.0)}
 GETITEM = ("data.py", 20, "__getitem__")
@@ -31,7 +31,7 @@ def tokenizing(facts=None, samples=80):
 
 
 def test_a_function_that_takes_most_of_making_a_sample_is_named_with_its_line():
-    finding = check(tokenizing())
+    finding = _check(tokenizing())
 
     assert (finding.rule_id, finding.severity) == ("user_code", Severity.HIGH)
     assert finding.place == "data.py:88"
@@ -45,7 +45,7 @@ def test_bytes_of_chunks_for_each_byte_that_is_used_are_told_where_a_part_is_use
 
     def more(times):
         read = Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0, times)
-        return check(replace(facts, workers=replace(facts.workers, operations=[read]))).more
+        return _check(replace(facts, workers=replace(facts.workers, operations=[read]))).more
 
     assert more(64.0)[:2] == [
         "HDF5 reads whole chunks to get a part of them, and picks a list of indices one by one.",
@@ -58,7 +58,7 @@ def test_bytes_of_chunks_for_each_byte_that_is_used_are_told_where_a_part_is_use
 def test_it_claims_the_rows_of_its_functions():
     facts = tokenizing()
 
-    rows = claimed(check(facts), facts.rows)
+    rows = claimed(_check(facts), facts.rows)
 
     assert set(rows) == {"sample/dataset/user/tokenize/cpu"}
     assert sum(rows.values()) == pytest.approx(0.8 * 8.0e-3)
@@ -72,18 +72,18 @@ def test_the_caller_is_named_where_no_call_takes_most_of_it():
         stack([*FETCHING, ("data.py", 22, "__getitem__"), ("data.py", 70, "label")], 15),
     )
 
-    assert check(facts).place == "data.py:21"
-    assert "__getitem__() takes nearly all" in check(facts).message
+    assert _check(facts).place == "data.py:21"
+    assert "__getitem__() takes nearly all" in _check(facts).message
 
 
 def test_it_is_silent_where_nothing_waits():
-    assert check(tokenizing(made_up_facts(sample=SLOW))) is None
+    assert _check(tokenizing(made_up_facts(sample=SLOW))) is None
 
 
 def test_it_is_silent_without_stacks_and_with_few_samples():
-    assert check(waiting(60.0, sample=SLOW)) is None
+    assert _check(waiting(60.0, sample=SLOW)) is None
     few = with_stacks(waiting(60.0, sample=SLOW), stack([*FETCHING, GETITEM], 5))
-    assert check(few) is None
+    assert _check(few) is None
 
 
 def test_six_samples_are_enough_where_all_are_in_one_function():
@@ -91,8 +91,8 @@ def test_six_samples_are_enough_where_all_are_in_one_function():
     once = with_stacks(slow, stack([*FETCHING, GETITEM], 6))
     apart = [stack([*FETCHING, ("data.py", 90 + at, f"part{at}")], 6) for at in range(4)]
 
-    assert check(once).message.startswith("__getitem__() takes nearly all")
-    assert check(with_stacks(slow, *apart)) is None
+    assert _check(once).message.startswith("__getitem__() takes nearly all")
+    assert _check(with_stacks(slow, *apart)) is None
 
 
 def test_decoding_is_no_code_of_the_program():
@@ -102,13 +102,13 @@ def test_decoding_is_no_code_of_the_program():
         stack([*FETCHING, GETITEM], 3),
     )
 
-    assert check(facts) is None
+    assert _check(facts) is None
 
 
 def test_half_the_time_and_none_of_it_are_changes_of_the_stage():
     facts = tokenizing()
 
-    assert change(facts).stages["dataset"].cpu == pytest.approx(0.6)
+    assert _change(facts).stages["dataset"].cpu == pytest.approx(0.6)
     assert _free(facts).stages["dataset"].cpu == pytest.approx(0.2)
 
 
@@ -119,7 +119,7 @@ def test_a_function_in_collate_claims_that_stage():
         stack([*FETCHING, GETITEM], 30),
     )
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.place == "data.py:41"
     assert set(claimed(finding, facts.rows)) == {"sample/collate/user/pad/cpu"}
@@ -133,7 +133,7 @@ def test_a_known_slow_call_says_why_it_is_slow():
         stack([*FETCHING, ("data.py", 21, "__getitem__")], 40),
     )
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert "Pandas builds a new object" in finding.more[0]
     assert finding.fix == "Keep the columns as NumPy arrays, and the rows of each key in a dict."
@@ -148,7 +148,7 @@ def test_the_cost_of_a_known_call_is_what_its_fix_spares():
         stack([*FETCHING, ("data.py", 21, "__getitem__")], 40),
     )
 
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.names_known_call
     assert finding.cost_s == pytest.approx(36e-3 * 0.9)

@@ -9,7 +9,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import CostKind, Severity
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.rules.loop.workers_hold_cpus import check
+from feedline.analysis.rules.loop.workers_hold_cpus import _check
 
 #: Workers parse on 1.6 of two CPUs, for which the main thread waits; batches are always ready.
 PARSING = {
@@ -23,7 +23,7 @@ PARSING = {
 
 def test_a_step_that_waits_for_the_cpus_of_its_workers_is_a_finding():
     facts = made_up_facts(**PARSING)
-    finding = check(facts)
+    finding = _check(facts)
 
     assert (finding.rule_id, finding.severity) == ("workers_hold_cpus", Severity.HIGH)
     assert finding.message == (
@@ -35,7 +35,7 @@ def test_a_step_that_waits_for_the_cpus_of_its_workers_is_a_finding():
 
 def test_cheaper_samples_spare_no_more_than_their_share_of_the_cpu_time():
     facts = made_up_facts(**{**PARSING, "maker": only(dataset=(1.3, 6.0, 0.0))})
-    finding = check(facts)
+    finding = _check(facts)
     making = next(one.value for one in finding.evidence if one.id == "cpus_of_making")
 
     assert finding.cost_s == pytest.approx(facts.step.mean_s * making / 1.95)
@@ -48,8 +48,8 @@ def test_it_names_the_line_that_takes_most_of_a_sample():
         made_up_facts(**PARSING), code=SampledCode.of([training(), process("worker", making)])
     )
 
-    assert check(facts).place == "train.py:9"
-    assert check(facts).fix.startswith("Make train.py:9 faster: the dataset's own code takes ")
+    assert _check(facts).place == "train.py:9"
+    assert _check(facts).fix.startswith("Make train.py:9 faster: the dataset's own code takes ")
 
 
 @pytest.mark.parametrize(
@@ -63,28 +63,28 @@ def test_it_names_the_line_that_takes_most_of_a_sample():
     ],
 )
 def test_it_is_silent_where_the_workers_do_not_slow_the_step(facts):
-    assert check(facts) is None
+    assert _check(facts) is None
 
 
 def test_what_the_gpu_computes_meanwhile_costs_nothing():
     facts = gpu(0.9, made_up_facts(**PARSING))
 
-    assert check(facts).cost_s == pytest.approx(0.1 * facts.step.mean_s)
-    assert check(gpu(0.98, made_up_facts(**PARSING))) is None
+    assert _check(facts).cost_s == pytest.approx(0.1 * facts.step.mean_s)
+    assert _check(gpu(0.98, made_up_facts(**PARSING))) is None
 
 
 def test_what_the_gpu_computes_is_unknown_where_several_ranks_share_the_machine():
     facts = made_up_facts(
         **{**PARSING, "stages": {}}
     )  # it copies to a GPU, whose work was not recorded
-    finding = check(facts)
+    finding = _check(facts)
 
     assert (finding.severity, finding.cost_kind) == (Severity.LOW, CostKind.CAUSE_ONLY)
 
 
 def test_helper_threads_of_the_workers_are_told_to_be_fewer():
     facts = made_up_facts(**PARSING, process_cpu_s=9e-3)
-    finding = check(facts)
+    finding = _check(facts)
 
     assert finding.fix.startswith("Run one thread per worker: call ") and not finding.place
 
@@ -93,11 +93,11 @@ def test_without_the_cpu_time_of_samples_nothing_is_said():
     facts = made_up_facts(**PARSING)
     unknown = replace(facts, throughput=replace(facts.throughput, samples_per_s=None))
 
-    assert cpus.making_share_of_training(unknown) is None and check(unknown) is None
+    assert cpus.making_share_of_training(unknown) is None and _check(unknown) is None
 
 
 def test_a_quota_that_stops_the_training_is_not_its_workers():
     facts = made_up_facts(**PARSING)
     quota = replace(facts.cpus, quota=2.0, affinity=8.0)
 
-    assert check(replace(facts, cpus=quota)) is None
+    assert _check(replace(facts, cpus=quota)) is None

@@ -13,10 +13,10 @@ import pytest
 from feedline.analysis.text.formatting import gauge_value
 from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers import process_memory
+from feedline.profiler.samplers import processes
 from feedline.profiler.samplers.cgroup import CgroupMemory, MemoryEvents
 from feedline.profiler.samplers.gauge_reader import read_gauges
-from feedline.profiler.samplers.process_memory import PrivateMemory, WorkerMemory
+from feedline.profiler.samplers.processes import PrivateMemory, WorkerMemory
 from feedline.profiler.samplers.sampler import Sampler
 
 MB = 1 << 20
@@ -300,7 +300,7 @@ def test_a_loader_that_starts_in_a_handler_does_not_wait_for_the_thread_that_it_
     monkeypatch,
 ):
     """A handler makes a loader, as one that saves a checkpoint may, while another is noted."""
-    monkeypatch.setattr(process_memory, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(processes, "_PATIENCE_S", 0.05)
     source, worker = WorkerMemory(), multiprocessing.current_process()
 
     class Units(dict):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ranks.made_up import Training, always, train
 
 from feedline.analysis.explain import late_launch
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.launch_points import _point_of

@@ -8,8 +8,8 @@ import time
 from feedline.profiler import proc
 from feedline.profiler.files import owned
 from feedline.profiler.stacks import helper, targets
+from feedline.profiler.stacks.helper import _StackLog
 from feedline.profiler.stacks.interpreter_layout import find_layout
-from feedline.profiler.stacks.stack_log import StackLog
 from feedline.profiler.stacks.stack_sampler import _start_helper
 from feedline.profiler.stacks.targets import TARGETS
 from feedline.profiler.store.stack_format import LOG
@@ -62,7 +62,7 @@ def helper_of(folder, pid, state, code):
     said = {"name": "main", "pid": pid, "started": proc.started(pid), "ours": []}
     (folder / TARGETS).write_text(json.dumps(said | {"code_type": code, "state": state}) + "\n")
     sampler = helper._Helper(folder, pid, said["started"], find_layout(), 100.0)
-    sampler._log = StackLog(folder)
+    sampler._log = _StackLog(folder)
     sampler._hear(time.perf_counter_ns())
     (process,) = sampler._processes.values()
     return sampler, process

@@ -10,8 +10,8 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
-from feedline.profiler.stacks import stack_log
-from feedline.profiler.stacks.stack_log import LogFull, StackLog
+from feedline.profiler.stacks import helper
+from feedline.profiler.stacks.helper import _LogFull, _StackLog
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
@@ -35,7 +35,7 @@ def rank(folder) -> Rank:
 
 
 def test_counts_are_summed_and_frames_are_outermost_first(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     for begin in (0, 10):
         log.add(process, "main", STACK, 4_000_000_000)
@@ -52,7 +52,7 @@ def test_counts_are_summed_and_frames_are_outermost_first(folder):
 
 
 def test_moments_of_samples_are_read_back_to_the_microsecond(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     for begin, moment in ((1_000_000, 1_002_000), (2_000_000, 2_000_000)):
         log.add(process, "main", STACK, 5, moment)
@@ -65,7 +65,7 @@ def test_moments_of_samples_are_read_back_to_the_microsecond(folder):
 
 
 def test_a_sample_belongs_to_the_phase_of_its_moment_not_of_its_stretch(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     for moment in (1_002_000, 1_003_000, 1_008_000):
         log.add(process, "main", STACK, 5, moment)
@@ -87,7 +87,7 @@ def test_a_sample_belongs_to_the_phase_of_its_moment_not_of_its_stretch(folder):
 
 
 def test_a_line_that_a_killed_helper_left_half_written_is_ignored(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     log.add(log.process("main", 12), "main", STACK, 1)
     log.group(0, 1)
     with (folder / LOG).open("a") as file:
@@ -98,10 +98,10 @@ def test_a_line_that_a_killed_helper_left_half_written_is_ignored(folder):
 
 
 def test_a_full_file_ends_the_sampling_and_says_so(folder, monkeypatch):
-    monkeypatch.setattr(stack_log, "MOST_WRITTEN", 10)
-    log = StackLog(folder)
+    monkeypatch.setattr(helper, "MOST_WRITTEN", 10)
+    log = _StackLog(folder)
     log.add(log.process("main", 12), "main", STACK, 1)
-    with pytest.raises(LogFull):
+    with pytest.raises(_LogFull):
         log.group(0, 1)
 
     (main,) = read_stacks(rank(folder))
@@ -115,7 +115,7 @@ def test_the_state_of_a_file_of_the_program_is_kept_once_and_of_no_other(
     (tmp_path / "train.py").write_text("step()\n")
     about = (tmp_path / "train.py").stat()
     elsewhere = Place(json.__file__, "loads", 5)
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     log.add(process, "main", (elsewhere, Place("train.py", "main", 1)), 1)
     log.add(process, "main", (Place("train.py", "main", 2), *STACK), 1)
@@ -130,7 +130,7 @@ def test_the_state_of_a_file_of_the_program_is_kept_once_and_of_no_other(
 def test_files_that_are_masked_alike_are_told_apart_and_read_each_for_itself(
     folder, tmp_path, monkeypatch
 ):
-    project, log = tmp_path / "project", StackLog(folder)
+    project, log = tmp_path / "project", _StackLog(folder)
     process = log.process("main", 12)
     for part in ("a", "b"):
         (project / part).mkdir(parents=True)
@@ -148,7 +148,7 @@ def test_files_that_are_masked_alike_are_told_apart_and_read_each_for_itself(
 
 
 def test_a_folder_whose_name_is_not_utf_8_ends_no_log(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     for file in ("/data/caf\udce9/train.py", "caf\ud800/train.py", "<caf\ud800>"):
         log.add(process, "main", (Place(file, "main", 3),), 1)
@@ -160,7 +160,7 @@ def test_a_folder_whose_name_is_not_utf_8_ends_no_log(folder):
 
 
 def test_stretches_that_begin_before_a_moment_are_left_out(folder):
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     for begin, stack in ((0, STACK), (10, STACK[1:]), (20, STACK[1:])):
         log.add(process, "main", stack, 1)
@@ -197,7 +197,7 @@ def test_a_newer_file_is_refused(folder):
 
 def test_workers_that_start_while_others_live_have_stacks_of_their_own(folder):
     """The program asks for a new iterator while it holds the old one: their segment has a suffix."""
-    log = StackLog(folder)
+    log = _StackLog(folder)
     recorded, segments = rank(folder), ("loader0-worker0", "loader0-worker0.1")
     workers = []
     for pid, segment in enumerate(segments, 12):
@@ -216,7 +216,7 @@ def test_workers_that_start_while_others_live_have_stacks_of_their_own(folder):
 
 def test_what_was_seen_after_a_moment_is_left_out_of_the_stretch_that_it_lies_in(folder):
     """As the end of a program that waited for long before it failed."""
-    log = StackLog(folder)
+    log = _StackLog(folder)
     process = log.process("main", 12)
     log.add(process, "main", STACK, 5, 1_002_000)
     log.add(process, "main", STACK[:1], 5, 1_008_000)

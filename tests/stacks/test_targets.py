@@ -13,8 +13,8 @@ import pytest
 
 from feedline.profiler.files import owned
 from feedline.profiler.stacks import targets
+from feedline.profiler.stacks.helper import _StackLog
 from feedline.profiler.stacks.memory_access import ANYONE
-from feedline.profiler.stacks.stack_log import StackLog
 from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.store.stack_format import MAIN
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     scope.write_text("1\n")
     monkeypatch.setattr(targets, "_YAMA", scope)
     owned.claim(tmp_path / "rank0", "run")
-    StackLog(tmp_path / "rank0")
+    _StackLog(tmp_path / "rank0")
     return tmp_path / "rank0"
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from feedline.profiler.events import RECORD, Stage
-from feedline.profiler.store.merged_rests import merge_rests
 from feedline.profiler.store.segment import Segment, window_of
 from feedline.profiler.store.segment_reader import read_segment
+from feedline.profiler.store.thinning import _merge_rests
 
 MAIN = {"role": "main"}
 LOADERS = 3, 7
@@ -86,7 +86,7 @@ def test_rests_that_are_being_written_and_trainings_of_their_own_are_left_alone(
             segment.add(Stage.BEGUN, 3999, 0)
     records = read_segment(path).records
 
-    merged = merge_rests(records, np.ones(len(records), bool))
+    merged = _merge_rests(records, np.ones(len(records), bool))
 
     left = records[~merged.gone & (records["stage"] == Stage.REST)]["start"]
     assert left.tolist() == [100, 3100, 4100, 6100, 7100, 8100]

@@ -20,9 +20,9 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
 from feedline.profiler.files import owned
 from feedline.profiler.store.compact import compact, read_compact
+from feedline.profiler.store.layout import RECORDS_AT, bin_edge_ns, bin_of
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
-from feedline.profiler.store.segment_format import RECORDS_AT, bin_edge_ns, bin_of
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}

@@ -15,8 +15,8 @@ from feedline.profiler import proc
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
 from feedline.profiler.files.single import PART
+from feedline.profiler.store.layout import RECORDS_AT, page_of
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.store.segment_format import RECORDS_AT, page_of
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}

@@ -8,7 +8,7 @@ import pytest
 from text.hostile import BIDI, CLEAR, CLIPBOARD, NAME, unsafe
 from warm_python import WarmPython
 
-from feedline.analysis.report.figures.svg import tag
+from feedline.analysis.report.figures.axis import tag
 from feedline.analysis.report.html_report import _embedded
 from feedline.profiler.printable import printable
 

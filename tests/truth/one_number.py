@@ -12,10 +12,9 @@ from typing import Any
 from truth.costs import Bar, allowed, recomputed
 from truth.figures import of_finding, of_report, unknown
 
-from feedline.analysis.explain.build import recorded_report
-from feedline.analysis.explain.build_traces import holds_traces
-from feedline.analysis.explain.build_traces import traced_report as of_traces
 from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.reports_of_run import holds_traces, recorded_report
+from feedline.analysis.explain.reports_of_run import traced_report as of_traces
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import html_report, terminal
 from feedline.analysis.report.json_report import plain

@@ -21,8 +21,8 @@ from warm_python import WarmPython
 import feedline
 from feedline.__main__ import main
 from feedline.analysis import rules
-from feedline.analysis.explain.build import recorded_report
 from feedline.analysis.explain.model import Report, Verdict
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.profiler.store.trainings import open_run
 

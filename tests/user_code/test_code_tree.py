@@ -21,11 +21,9 @@ from user_code.made_stacks import (
     training,
 )
 
-from feedline.analysis.ledger.rows import step_rows
-from feedline.analysis.measure.code_frames import called, origin, program_frames
-from feedline.analysis.measure.code_node import Weight, share_of
-from feedline.analysis.measure.code_places import standing
-from feedline.analysis.measure.code_tree import SampledCode, functions_of
+from feedline.analysis.ledger.table import step_rows
+from feedline.analysis.measure.code_places import called, origin, program_frames, standing
+from feedline.analysis.measure.code_tree import SampledCode, Weight, functions_of, share_of
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import (
     looked_or_sampled,

@@ -10,7 +10,7 @@ from user_code.made_stacks import FETCHING, LOOP, process, stack, training
 from feedline.__main__ import main
 from feedline.analysis.explain.reports_of_run import of_process
 from feedline.analysis.report.stack_files import collapsed, is_stacks, speedscope
-from feedline.profiler.stacks.stack_log import StackLog
+from feedline.profiler.stacks.helper import _StackLog
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.trainings import open_run
 
@@ -50,7 +50,7 @@ def test_the_stacks_of_one_training_of_a_process_are_only_its(tmp_path):
     """--part chooses one of several that it ran one after another."""
     run = tmp_path / "sweep"
     shutil.copytree(GOLDEN / "sweep", run)
-    log = StackLog(run / "rank0")
+    log = _StackLog(run / "rank0")
     main_process = log.process("main", 12)
     for number, part in enumerate(of_process(open_run(run), None)):
         begin = part.ranks[0].slice.begin

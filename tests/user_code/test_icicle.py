@@ -2,7 +2,7 @@ import re
 
 from feedline.analysis.explain.model import MeasuredRun, Report
 from feedline.analysis.measure.user_code import CodeLine, UserFunction
-from feedline.analysis.report.figures.code_icicle import code_icicle
+from feedline.analysis.report.figures.sample_cost import code_icicle
 from feedline.analysis.report.palette import Palette
 
 

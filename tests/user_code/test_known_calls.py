@@ -14,8 +14,7 @@ from feedline.analysis.ledger.calls_per_step import (
     TOLD_BY_MORE,
 )
 from feedline.analysis.ledger.known_call import _of_text, known_call
-from feedline.analysis.measure.code_node import CodeNode
-from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.code_tree import CodeNode, SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from user_code.made_stacks import Frame
 
-from feedline.profiler.stacks.stack_log import StackLog
+from feedline.profiler.stacks.helper import _StackLog
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.run_folder import Rank, Run
 
@@ -26,7 +26,7 @@ def run_with(seen: Iterable[Seen], folder: Path, stretches: int = 10) -> Path:
     shutil.copytree(RUN, folder)
     rank = Run.of_folder(folder).ranks[0]
     begin, end = loop_of(rank)
-    log = StackLog(rank.folder)
+    log = _StackLog(rank.folder)
     numbers: dict[str, int] = {}
     for stretch in range(stretches):
         for process, frames, samples in seen:

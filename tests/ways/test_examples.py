@@ -20,7 +20,7 @@ import pytest
 from planted import photos
 from ways.bench import PATH, recorded
 
-from feedline.analysis.explain.build import recorded_report
+from feedline.analysis.explain.reports_of_run import recorded_report
 from feedline.profiler.store.trainings import open_run
 
 EXAMPLES = os.environ.get("PYTORCH_EXAMPLES")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.ledger.change import Change, PredictedRate, Refused
+from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
 
 EXACT = 0.01  # of the rate, either side
 

@@ -20,7 +20,7 @@ def test_both_decoders_decode_the_same_files(files):
         decoders.find_decoder("pil"), decoders.find_decoder("turbo"), files, 320 * 240
     )
 
-    assert isinstance(found, decoders.DecoderComparison)
+    assert isinstance(found, decoders._DecoderComparison)
     assert found.files == 4 and found.now_s > 0 and found.then_s > 0
     assert found.low <= found.then_s / found.now_s <= found.high
     assert found.grey_levels < 2
@@ -41,7 +41,7 @@ def test_a_decoder_that_takes_twice_as_long_is_seen_to(files, monkeypatch):
     slow = decoders.ImageDecoder("slow", twice)
     found = decoders.compare_decoders(decoders.find_decoder("pil"), slow, files, None)
 
-    assert isinstance(found, decoders.DecoderComparison)
+    assert isinstance(found, decoders._DecoderComparison)
     assert found.then_s / found.now_s == pytest.approx(2, rel=0.2)
 
 

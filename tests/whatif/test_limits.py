@@ -3,7 +3,7 @@
 import pytest
 from whatif.closed_form import ClosedForm
 
-from feedline.analysis.ledger.change import Change, PredictedRate, Refused
+from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
 from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, PASSES, STEP, WORKERS, next_limit
 
 

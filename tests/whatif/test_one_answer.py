@@ -16,16 +16,24 @@ from text.breath import said
 
 from feedline.__main__ import main
 from feedline.analysis.explain import reports_of_run
-from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.predictions import _NOT_REPLAYED, _SET_UP, _TOO_LITTLE
-from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
-from feedline.analysis.explain.tried import _VERIFY, LEDGER, SPEED, identity
-from feedline.analysis.ledger.change import Change, Refused
-from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
-from feedline.analysis.predict.whatif import WhatIf, rate_of
-from feedline.analysis.report.first_screen import first_screen
+from feedline.analysis.explain.reports_of_run import holds_traces
+from feedline.analysis.explain.speed_trial import (
+    _VERIFY,
+    CHANGED,
+    LEDGER,
+    SPEED,
+    UNCHANGED,
+    Recorded,
+    TrialRun,
+    decide,
+    identity,
+)
+from feedline.analysis.ledger.finding import Change, Finding, PredictedRate, Refused, Severity
+from feedline.analysis.predict.limits import WhatIf, rate_of
 from feedline.analysis.report.json_report import plain
+from feedline.analysis.report.terminal import first_screen
 from feedline.analysis.rules import BETWEEN_RANKS, BY_ID
 from feedline.analysis.rules.input import cpu_saturated
 from feedline.analysis.text.formatting import rate, value

@@ -3,9 +3,17 @@
 import pytest
 from whatif.closed_form import ClosedForm
 
-from feedline.analysis.ledger.change import PredictedRate, Refused
+from feedline.analysis.ledger.finding import PredictedRate, Refused
 from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
-from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
+from feedline.analysis.predict.search import (
+    NEAR,
+    Limits,
+    Memory,
+    Search,
+    Searcher,
+    Tuning,
+    _numbers,
+)
 from feedline.cli.tune.text import _conclusion, _why_not_more
 
 NOW = {
@@ -181,7 +189,7 @@ def test_all_that_is_shown_has_its_interval():
 
 @pytest.mark.parametrize(("most", "now"), [(0, 0), (1, 4), (8, 2), (100, 7), (4096, 0)])
 def test_numbers_of_workers_ascend_to_the_largest_allowed(most, now):
-    tried = numbers(most, now)
+    tried = _numbers(most, now)
 
     assert tried == sorted(set(tried)) and tried[0] == 0 and tried[-1] == most
     assert now in tried or now > most

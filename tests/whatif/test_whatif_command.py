@@ -11,7 +11,7 @@ from traces.kineto_made import kineto
 
 import feedline
 from feedline.__main__ import main
-from feedline.analysis.predict.whatif import WhatIf
+from feedline.analysis.predict.limits import WhatIf
 from feedline.cli.whatif.text import _next_lines
 from feedline.pipelines.probes import decoders
 
@@ -264,7 +264,7 @@ def test_the_spread_of_the_measurement_widens_the_interval(
         monkeypatch.setattr(
             decoders,
             "compare_decoders",
-            lambda *_: decoders.DecoderComparison(50, 2e-3, 1e-3, low, high, 0.1),
+            lambda *_: decoders._DecoderComparison(50, 2e-3, 1e-3, low, high, 0.1),
         )
         return predicted(capsys, decode_bound, "--set", "decode=turbo", "--data", tmp_path)[1]
 

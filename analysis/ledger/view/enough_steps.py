@@ -1,9 +1,9 @@
-"""Whether a run trained, and whether its steps are enough to say what takes them."""
+"""Whether a run trained, whether its steps are enough to say what takes them, and if they drift."""
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.measure.model import Certainty
-from feedline.analysis.text.sentences import RANGE, Sentence
+from feedline.analysis.text.sentences import NAME, PART, RANGE, Sentence
 
 REFUSED = "No training was seen whose throughput could be predicted."
 INTERVAL = Sentence("the 95 % interval of that share is {ends}", ends=RANGE)
@@ -44,3 +44,30 @@ def maybe_below(facts: RuleInputs) -> bool:
 def only_infers(facts: RuleInputs) -> bool:
     """Tell whether batches went into a model, and nothing was learned."""
     return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0
+
+
+_GROWS = 2.0  # of what a stage takes in the first third of the steps: it gets longer with them
+_SAYS = Sentence(
+    "{stage} takes {times} times as long in the last third of the steps as in the first",
+    stage=NAME,
+    times=PART,
+)
+
+
+def grows(facts: RuleInputs, stage: str) -> float | None:
+    """Return how many times as long a stage takes in the last third of the steps as in the first.
+
+    None: less than twice, or not known.
+    """
+    row = facts.ledger.step.row(stage) if facts.ledger is not None else None
+    return row.trend if row is not None and row.trend is not None and row.trend >= _GROWS else None
+
+
+def growing(facts: RuleInputs, stage: str, called: str) -> list[str]:
+    """Return a sentence of a stage that gets longer; nothing else.
+
+    Args:
+        called: the stage, in words.
+    """
+    times = grows(facts, stage)
+    return [] if times is None else [_SAYS(stage=called, times=f"{times:.2g}")]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
 from feedline.analysis.ledger.view.sample import from_swap
 from feedline.analysis.measure.model import Cost, Moved

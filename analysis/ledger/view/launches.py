@@ -1,13 +1,33 @@
 """What to do where a device waits for its host to launch work: of recorded runs and of traces."""
 
-from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.view.fused_updates import (
-    may_be_fused,
-    may_be_fused_in,
-    without_foreach,
-)
+from feedline.analysis.ledger.finding import Refused
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.traces.launching import Launching
+
+#: Optimizers with such a call (torch.optim's documentation, "fused").
+_FUSED_ON_CPU = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+
+
+def may_be_fused(updated: Updated) -> bool:
+    """Return whether ``fused=True`` is new to an optimizer, and torch takes it.
+
+    torch refuses it where a gradient is sparse or a parameter complex; optimizers of other kinds do
+    not have it.
+    """
+    refused = updated.fused or updated.sparse or updated.complex
+    return {updated.kind, updated.updates_as} <= _FUSED_ON_CPU and not refused
+
+
+def _may_be_fused_in(trace: Launching) -> bool:
+    """Return the same of a trace, as far as it shows the updates."""
+    kinds = trace.optimizers
+    return bool(kinds) and kinds <= _FUSED_ON_CPU and not trace.fused and not trace.sparse
+
+
+def without_foreach(updated: Updated) -> str:
+    """Return what to leave out with ``fused=True``: torch refuses both together."""
+    return ", without foreach" if updated.foreach else ""
+
 
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long
@@ -47,7 +67,7 @@ def fix(
 
 def fix_in(trace: Launching, mean_kernel_s: float, idle_s: float) -> str:
     """Return the same for a trace, without what it has already."""
-    fused = _FUSED.format("") if may_be_fused_in(trace) else ""
+    fused = _FUSED.format("") if _may_be_fused_in(trace) else ""
     return _fix(mean_kernel_s, idle_s, trace.compiled, trace.graphs, fused)
 
 

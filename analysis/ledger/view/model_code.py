@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Factor, Severity
 from feedline.analysis.ledger.view.slow_code import FEWEST
-from feedline.analysis.measure.code_frames import origin
-from feedline.analysis.measure.code_node import CodeNode
-from feedline.analysis.measure.code_places import FORWARD, LOSS
-from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
+from feedline.analysis.measure.code_places import FORWARD, LOSS, origin
+from feedline.analysis.measure.code_tree import MAIN, CodeNode, PlaceTree, SampledCode
 from feedline.analysis.measure.source_lines import parsed
 
 

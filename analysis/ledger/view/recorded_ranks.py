@@ -2,8 +2,7 @@
 
 from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.measure.code_frames import origin
-from feedline.analysis.measure.code_places import OTHER
+from feedline.analysis.measure.code_places import OTHER, origin
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.ranks.communication import Communication
 from feedline.analysis.text.sentences import COUNT, Sentence

@@ -4,13 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE, UNPACKED
-from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence
+from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence, Factor
 from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
-from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
-from feedline.analysis.measure.code_tree import PlaceTree, SampledCode
+from feedline.analysis.measure.code_tree import CodeNode, PlaceTree, SampledCode, Weight, share_of
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import TAPPED_STAGES
 from feedline.analysis.measure.user_code import library_of

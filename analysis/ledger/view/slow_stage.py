@@ -6,9 +6,8 @@ The cause is the first one whose own figures show it.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Factor, Refused
 from feedline.analysis.ledger.view import cpus, loader_call, sample
 from feedline.analysis.ledger.view.expected import (
     FEW_OBJECTS_BYTES,

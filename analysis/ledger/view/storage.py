@@ -2,8 +2,8 @@
 
 import math
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Refused
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     least_s,

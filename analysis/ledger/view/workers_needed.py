@@ -4,8 +4,7 @@ import math
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus, sample
-from feedline.analysis.ledger.view.handover import alone_s, receiving_s, with_workers_s
-from feedline.analysis.ledger.view.handover_cost import Between
+from feedline.analysis.ledger.view.handover import Between, alone_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     compute_s,

@@ -8,25 +8,23 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from feedline.analysis.convergence.batch_cost import samples_factor, updates_factor
-from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
+from feedline.analysis.convergence.target import samples_factor, updates_factor
+from feedline.analysis.convergence.training_record import NoiseOverTraining, NoiseWindow
 from feedline.analysis.report.figures.axis import (
+    FIGURE_UNITS,
     YAxis,
     base_line,
     drop_line,
+    figure,
     interval_bar,
+    line_path,
     log_columns,
     log_share,
-    short_count,
-    ticks,
-)
-from feedline.analysis.report.figures.svg import (
-    FIGURE_UNITS,
-    figure,
-    line_path,
     percent,
+    short_count,
     stretched,
     tag,
+    ticks,
 )
 from feedline.analysis.text.formatting import count, number
 

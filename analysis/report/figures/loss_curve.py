@@ -11,22 +11,20 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.convergence.curves import words_of_name
-from feedline.analysis.convergence.training_series import CurvePoints
+from feedline.analysis.convergence.training_record import CurvePoints
 from feedline.analysis.report.figures.axis import (
     DECADE,
+    FIGURE_UNITS,
     YAxis,
     base_line,
-    short_count,
-    spread_labels,
-    ticks,
-)
-from feedline.analysis.report.figures.svg import (
-    FIGURE_UNITS,
     figure,
     percent,
+    short_count,
     shorten,
+    spread_labels,
     stretched,
     tag,
+    ticks,
 )
 from feedline.analysis.text.formatting import count, counted, number, seconds
 

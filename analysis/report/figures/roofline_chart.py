@@ -13,15 +13,20 @@ from markupsafe import Markup
 
 from feedline.analysis.explain.model import OperatorTime, Roofline, ThroughputBound
 from feedline.analysis.report.figures.axis import (
+    WIDTHS,
     Box,
     base_line,
     clear_from,
+    figure,
     log_columns,
     log_rows,
     log_share,
+    percent,
+    shorten,
     spread_labels,
+    tag,
+    text_px,
 )
-from feedline.analysis.report.figures.svg import WIDTHS, figure, percent, shorten, tag, text_px
 from feedline.analysis.report.palette import COLORS
 from feedline.analysis.text.formatting import count, number, seconds
 

@@ -1,19 +1,30 @@
-"""What a sample costs in a worker.
+"""What a sample costs in a worker: by stage, and by function of the program as an icicle.
 
 There is one bar per stage, split into CPU, waiting for a CPU, and blocked; and how long single ones
 took.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.model import Cost, Workers
-from feedline.analysis.report.figures.axis import base_line, count_rows, round_up
-from feedline.analysis.report.figures.svg import figure, percent, shorten, tag
+from feedline.analysis.measure.user_code import CodeLine, UserFunction
+from feedline.analysis.report.figures.axis import (
+    base_line,
+    count_rows,
+    figure,
+    percent,
+    room_class,
+    round_up,
+    shorten,
+    tag,
+    text_px,
+)
 from feedline.analysis.report.palette import Palette
-from feedline.analysis.text.formatting import Scale, count, seconds, share
+from feedline.analysis.text.formatting import Scale, called, count, seconds, share
 
 _HISTOGRAM_HEIGHT, _HISTOGRAM_AXIS = 120, 22  # px
 _MAX_EDGE_LABELS = 4
@@ -156,3 +167,75 @@ def _bars(cost: Cost, longest: float, y: float) -> list[Markup]:
                 bars.append(tag("rect", class_="hatch", fill="url(#hatch)", **place))
         start += width
     return bars
+
+
+_ICICLE_ROW = 26  # px
+_ICICLE_PADDING = 8  # px
+_MOST_DEEP = 12  # functions above one another
+
+_Quote = Callable[[UserFunction, CodeLine], str]
+
+
+def code_icicle(
+    functions: Sequence[UserFunction], palette: Palette, quote: _Quote = lambda one, line: ""
+) -> Markup | None:
+    """Draw functions from left to right, the longest first, and below each those that it calls.
+
+    None without functions.
+
+    Args:
+        functions: as a report has them: each followed by those that it calls.
+        quote: returns the text of a line, to be shown with it; empty: it is not.
+    """
+    parts: list[Markup] = []
+    starts = [0.0]  # where the next function of each depth begins
+    deepest = 0
+    for one in functions:
+        if one.depth >= _MOST_DEEP or one.depth >= len(starts):
+            continue
+        start = starts[one.depth]
+        parts += _function(one, start, palette.css_class(one.place), quote)
+        deepest = max(deepest, one.depth)
+        starts[one.depth :] = [start + one.share, start]
+    if not parts:
+        return None
+    return figure(
+        parts, _ICICLE_ROW * (deepest + 1), "Functions of the program, by the time they take"
+    )
+
+
+def _function(one: UserFunction, start: float, color: str, quote: _Quote) -> list[Markup]:
+    y, name = one.depth * _ICICLE_ROW, called(one.function)
+    rect = tag(
+        "rect",
+        class_=f"segment {color}",
+        x=percent(start),
+        y=y,
+        width=percent(one.share),
+        height=_ICICLE_ROW - 1,
+        data_tip=_tip(one, quote),
+    )
+    room = room_class(text_px(name) + _ICICLE_PADDING, one.share)
+    if room is None:
+        return [rect]
+    middle = percent(start + one.share / 2)
+    return [rect, tag("text", name, x=middle, y=y + 17, class_=f"in name {color} {room}")]
+
+
+def _tip(one: UserFunction, quote: _Quote) -> str:
+    """``tokenize() data.py:88: 91.0 % of making a sample; line 90: 54.0 %``."""
+    lines = "".join(
+        f"; line {line.line}: {share(line.share)}{f' in {line.library}' if line.library else ''}"
+        f"{f', {text}' if (text := quote(one, line)) else ''}"
+        for line in one.lines[:3]
+    )
+    return (
+        f"{called(one.function)} {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
+    )
+
+
+def _base(one: UserFunction) -> str:
+    """Return what a function's share is of, in words."""
+    if one.place in MAKING:
+        return "making a sample"
+    return "the main process" if one.place == "evaluation" else "the step"

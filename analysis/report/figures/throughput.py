@@ -11,17 +11,15 @@ from markupsafe import Markup
 from feedline.analysis.explain.model import Sweep
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.report.figures.axis import (
+    FIGURE_UNITS,
     base_line,
     count_rows,
     drop_line,
-    interval_bar,
-    round_up,
-)
-from feedline.analysis.report.figures.svg import (
-    FIGURE_UNITS,
     figure,
+    interval_bar,
     line_path,
     percent,
+    round_up,
     stretched,
     tag,
 )

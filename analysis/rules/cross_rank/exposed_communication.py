@@ -6,9 +6,8 @@ The network is slow, or there is that much to move.
 import math
 from collections.abc import Sequence
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.ranks.communication import (
@@ -199,7 +198,7 @@ _ALONE = (
 )
 
 
-def check(facts: RankFacts) -> Finding | None:
+def _check(facts: RankFacts) -> Finding | None:
     """Find transfer that nothing hides, where the network is fast enough or its speed unknown."""
     exposed = facts.exposed
     if exposed is None or exposed.share < MIN_EXPOSED_SHARE or _slow(facts):
@@ -247,7 +246,7 @@ def _check_slow(facts: RankFacts) -> Finding | None:
     )
 
 
-def change(facts: RankFacts) -> Prediction | Refused:
+def _change(facts: RankFacts) -> Prediction | Refused:
     """Return what the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
         return _NOT_SEPARATED
@@ -503,8 +502,8 @@ SLOW_RULE: Rule[RankFacts] = Rule(
 )
 RULE: Rule[RankFacts] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("*/comm/transfer", "exposed_transfer"),
     bound="Bound by communication",
     lifts=frozenset({"step"}),

@@ -6,9 +6,16 @@ Of a recorded run and of traces alike.
 from collections.abc import Sequence
 from typing import TypedDict
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
-from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Blame,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
 from feedline.analysis.measure.garbage import COLLECTING
@@ -120,7 +127,7 @@ _VARIES = {
 _EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
-def check(facts: RankFacts) -> Finding | None:
+def _check(facts: RankFacts) -> Finding | None:
     """Find the rank whose lateness costs most of those that are late again and again.
 
     In few steps, it is the one that was late in them.
@@ -243,7 +250,7 @@ def _finding(
     )
 
 
-def change(facts: RankFacts) -> Prediction | Refused:
+def _change(facts: RankFacts) -> Prediction | Refused:
     """Make the late rank as fast as the median of the others."""
     late = _straggler(facts)
     return _answered(facts, "rank_on_time", late.rank if late is not None else None)
@@ -424,8 +431,8 @@ def _innocent(waiting: Waiting) -> list[str]:
 
 RULE: Rule[RankFacts] = Rule(
     RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("*/comm/late", "waiting_for_rank"),
     bound="Bound by a late rank",
     lifts=frozenset({"step"}),

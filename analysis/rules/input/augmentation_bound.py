@@ -1,8 +1,7 @@
 """Augmentation takes most of the CPU time of a sample."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
@@ -47,7 +46,7 @@ _CUT_LESS = 1.1  # times the pixels that a sample has in the end: fewer are not 
 _UINT8 = "Or use torchvision.transforms.v2 on uint8 tensors."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare augmentation with the whole sample, and name the operations that take most."""
     of_cpu, of_wall = cpu_share_of(facts, "augment"), making_share(facts, "augment")
     if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE:
@@ -150,7 +149,7 @@ def _says(facts: RuleInputs, of_cpu: float, heaviest: Operation | None) -> tuple
     return says(part=of_cpu, operation=name, each=heaviest.cpu_s), own
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: what other transforms would take is unknown."""
     return Refused(
         "unknown_transforms",
@@ -162,8 +161,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/augment/cpu", "sample/augment/run_queue"),
     supposing="if augmentation took no time",
     of_input=True,

@@ -3,9 +3,17 @@
 They sleep, or wait for a lock, the network or another process.
 """
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cpus, loader_call, sample
@@ -23,7 +31,7 @@ from feedline.analysis.ledger.view.storage import (
     unknown_answers,
 )
 from feedline.analysis.ledger.view.workers_needed import advised
-from feedline.analysis.measure.blocking import DOING
+from feedline.analysis.measure.batch_making import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 
@@ -32,7 +40,7 @@ _SLEEP = "sleep"
 _UNKNOWN = "unknown"
 _NETWORK, _PROCESS = ANSWERS
 
-FIX = {
+_FIX = {
     _SLEEP: [
         "Find what the dataset sleeps for (time.sleep, a rate limit, polling), and remove or cache it."
     ],
@@ -59,7 +67,7 @@ _SHOWS = Sentence("`py-spy dump --pid PID` on {maker} shows the line.", maker=NA
 _WORKERS = Sentence("More workers would overlap the remaining waits: {change}", change=PART)
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while no file is read."""
     blocked, others = sample.blocked_share(facts), _elsewhere(facts)
     if blocked is None or not others:
@@ -71,7 +79,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     given = arguments(facts, _overlapping(facts, kind))
     known, line = _known(facts), making_line(facts)
-    fix, *more = [*([f"{known.call.fix}."] if known else []), *FIX[kind]]
+    fix, *more = [*([f"{known.call.fix}."] if known else []), *_FIX[kind]]
     return Finding(
         _RULE_ID,
         weight,
@@ -107,7 +115,7 @@ def _unknown_cause(kind: str) -> list[str]:
     return ["the cause is unknown"] if kind == _UNKNOWN else []
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Take away sleeping.
 
     How long other waits would be is unknown, also with more workers.
@@ -198,8 +206,8 @@ def _more_workers(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/*/blocked",),
     by_settings=True,
     lifts=AS_MUCH_CPU,

@@ -3,13 +3,19 @@
 These steps cannot show which side it is on.
 """
 
-from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    NOTHING_TO_CHANGE,
+    SHARE,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.batch_function import says
 from feedline.analysis.ledger.view.enough_steps import INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.ledger.view.loop_code import says
 from feedline.analysis.text.formatting import share
 from feedline.analysis.text.sentences import PERCENT, Sentence
 
@@ -67,7 +73,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why nothing is predicted: there is nothing to fix."""
     return NOTHING_TO_CHANGE
 
@@ -75,7 +81,7 @@ def change(facts: RuleInputs) -> Refused:
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
-    change,
+    _change,
     lifts=EVERY_LIMIT,
     of_input=True,
     states=Statement.INPUT_BORDERLINE,

@@ -3,9 +3,16 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Finding,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, loader_call
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
@@ -46,7 +53,7 @@ _WHICH = [
 ]
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the CPUs that other programs hold with those that the training lacks.
 
     Those that workers would need count as well.
@@ -125,7 +132,7 @@ def _evidence(
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Free the other programs' CPUs, and let the workers that the fix names use them."""
     return Change(settings=_advice(facts, _kept_from_workers_s(facts)), others=False)
 
@@ -228,8 +235,8 @@ def _how_to_check(advice: dict[str, int | bool]) -> str:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/*/run_queue",),
     effort=Effort.ENVIRONMENT,
     bound="CPU contention",

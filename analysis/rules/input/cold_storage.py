@@ -1,8 +1,16 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule, Time
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.cpus import saturated
@@ -44,7 +52,7 @@ _IF_NO_FASTER = (
 _STORE = "Or store fewer bytes, or read large shards (tar, LMDB) in order."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while bytes come from the disk."""
     blocked, traffic = storage_share(facts), facts.traffic
     if (
@@ -88,7 +96,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Use more workers, if the fix names them.
 
     How fast another disk or another format is, is unknown.
@@ -132,8 +140,8 @@ def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evid
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/*/blocked",),
     effort=Effort.DATA,
     by_settings=True,

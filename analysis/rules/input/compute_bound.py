@@ -1,13 +1,19 @@
 """Nothing to find at the input: the step itself takes the time."""
 
-from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    NOTHING_TO_CHANGE,
+    SHARE,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.batch_function import makes
 from feedline.analysis.ledger.view.enough_steps import input_known, interval
-from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_line
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
+from feedline.analysis.ledger.view.loop_code import makes
+from feedline.analysis.ledger.view.own_functions import HotLine, hottest_line
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.text.formatting import percent, seconds
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
@@ -175,7 +181,7 @@ def _stages(facts: RuleInputs) -> list[Evidence]:
     return [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in _work(facts)[:3]]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why nothing is predicted: there is nothing to fix."""
     return NOTHING_TO_CHANGE
 
@@ -183,7 +189,7 @@ def change(facts: RuleInputs) -> Refused:
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
-    change,
+    _change,
     lifts=EVERY_LIMIT,
     of_input=True,
     states=Statement.NOT_HELD,

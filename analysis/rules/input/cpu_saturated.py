@@ -1,8 +1,15 @@
 """The CPUs are full, or their quota is used up: samples queue, and more workers cannot help."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
 from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
@@ -40,20 +47,20 @@ _IF_NONE = "If none does, get more CPUs, or make samples cheaper."
 _MORE_CPUS = "Or get more CPUs."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for samples that wait for a CPU, or CPUs in use nearly all the time.
 
     view/cpus.py has the thresholds.
     """
-    return None if cpus.throttled(facts) else _check(facts, _RULE_ID)
+    return None if cpus.throttled(facts) else _saturated(facts, _RULE_ID)
 
 
 def _check_quota(facts: RuleInputs) -> Finding | None:
     """Look for the same where the quota of the control group stops the training."""
-    return _check(facts, _QUOTA_ID) if cpus.throttled(facts) else None
+    return _saturated(facts, _QUOTA_ID) if cpus.throttled(facts) else None
 
 
-def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
+def _saturated(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
     # handing over a batch takes a turn of the worker as well
     waits_s = waits.making_s + waits.handover_s + waits.transport_s
@@ -178,7 +185,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     return measured(found)
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: how much CPU time can be saved is unknown."""
     return Refused(
         "unknown_cpu_time",
@@ -192,8 +199,8 @@ _NO_MORE_WORKERS = "More workers would only wait for the same CPUs."
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=_CLAIMS,
     lifts=CHEAPER | {"step"},
     supposing="if samples took no CPU time",
@@ -208,7 +215,7 @@ RULE: Rule[RuleInputs] = Rule(
 QUOTA_RULE: Rule[RuleInputs] = Rule(
     _QUOTA_ID,
     _check_quota,
-    change,
+    _change,
     effort=Effort.ENVIRONMENT,
     claims=(*_CLAIMS, "sample/*/user"),
     time=Time.IDLE,

@@ -1,10 +1,9 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Change, Evidence, Factor, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
-from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_cpu_s,
@@ -42,7 +41,7 @@ _DEFAULT_S_PER_BYTE = 32.4e-3 / 38.4e6
 _COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - _DEFAULT_S_PER_BYTE
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """See whether tensors that came through a worker's queue were in shared memory.
 
     They are where collate returned them so. It is silent where several loaders feed the steps.
@@ -103,7 +102,7 @@ def _line(facts: RuleInputs, name: str) -> str:
     return next((row.place for row in rows if row.where.startswith(f"collate/user/{name}/")), "")
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Let both stages take the share that default_collate usually takes.
 
     They take no less than it usually takes for these bytes, and are spared no more than their copy
@@ -118,8 +117,8 @@ def change(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/transport", "sample/collate", "transport", "wait/in_transit", "wait/handover"),
     time=Time.NEEDLESS,  # a copy more
     lifts=CHEAPER | {"step", "ceiling"},

@@ -1,8 +1,7 @@
 """Decoding takes most of the CPU time of a sample."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, kind_of_work, making_wait_s
@@ -51,7 +50,7 @@ _OTHERS = (
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
     of_cpu, of_wall = _cpu_share(facts), making_share(facts, "decode")
     if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE or is_slowest_stage(facts, "decode"):
@@ -96,7 +95,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: the speed of another decoder is unknown."""
     name = heaviest(facts, "decode")[0]
     measured = not name or _is_jpeg(name) or any(kind in name.lower() for kind in _MEASURED)
@@ -172,8 +171,8 @@ def _videos(facts: RuleInputs) -> bool:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/decode/cpu", "sample/decode/run_queue"),
     supposing="if decoding took no time",
     of_input=True,

@@ -1,8 +1,7 @@
 """Every epoch restarts its workers."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import CostKind, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Change, CostKind, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
@@ -70,7 +69,7 @@ MADE_AGAIN = Refused(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh what epochs spend until their first batch.
 
     The making of that batch is left out, which no setting spares. It is silent where several
@@ -198,7 +197,7 @@ def _dearer(facts: RuleInputs) -> list[str]:
     ]
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Keep workers from epoch to epoch.
 
     Not where they would miss what the program changes in the dataset.
@@ -212,8 +211,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("epoch_start", "wait/first_batch"),
     effort=Effort.SETTING,
     by_settings=True,

@@ -5,13 +5,18 @@ Making its batches takes the main process less time than receiving them.
 
 import math
 
-from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Change, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus, loader_call
-from feedline.analysis.ledger.view.handover import alone_s, crowded, receiving_s, with_workers_s
-from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES, at_best_s
+from feedline.analysis.ledger.view.handover import (
+    MAX_PICKLE_BYTES,
+    alone_s,
+    at_best_s,
+    crowded,
+    receiving_s,
+    with_workers_s,
+)
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     RECEIVING,
@@ -33,7 +38,7 @@ _SAYS = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with one in which the main process makes the batches.
 
     It is silent where workers in order would be better still, and where other programs hold the
@@ -65,7 +70,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Let the main process make its batches itself."""
     return Change(settings=_settings(facts))
 
@@ -137,8 +142,8 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("wait", "transport", "epoch_start"),
     effort=Effort.SETTING,
     by_settings=True,

@@ -1,8 +1,15 @@
 """Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
@@ -35,7 +42,7 @@ _CONVERSIONS = (
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Add up what the conversion, and the bytes it adds, cost.
 
     It is silent where no picture was decoded, where its values have 16 bits, or it is not worth a
@@ -98,7 +105,7 @@ def _and_normalize(facts: RuleInputs) -> str:
     return " and normalize" if operations_share(facts, ("normalize",)) else ""
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Convert nothing on the host, and move a quarter of the bytes.
 
     It is refused where no other device takes the conversion over.
@@ -117,8 +124,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(
         "sample/augment/cpu",
         "sample/collate/cpu",

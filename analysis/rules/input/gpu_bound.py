@@ -1,8 +1,15 @@
 """The step waits for its input, but the GPU has so much to do that no faster input helps."""
 
-from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    NOTHING_TO_CHANGE,
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.text.sentences import PERCENT, TIME, Sentence
@@ -63,9 +70,9 @@ def _less_work(facts: RuleInputs) -> list[str]:
     ]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why nothing is predicted: there is nothing to fix."""
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(_RULE_ID, check, change, of_input=True)
+RULE: Rule[RuleInputs] = Rule(_RULE_ID, check, _change, of_input=True)

@@ -1,8 +1,15 @@
 """The run waits for its input, and no rule says why."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
 from feedline.analysis.ledger.view import cheaper, cpus, sample
 from feedline.analysis.ledger.view.input_wait import (
@@ -192,7 +199,7 @@ def _largest(facts: RuleInputs) -> tuple[str, float]:
     return max(((name, float(getattr(parts, name))) for name in _PARTS), key=lambda pair: pair[1])
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: without a cause there is no fix."""
     return Refused(
         "unknown_cause",
@@ -203,7 +210,7 @@ def change(facts: RuleInputs) -> Refused:
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
-    change,
+    _change,
     lifts=EVERY_LIMIT,
     of_input=True,
 )

@@ -3,12 +3,11 @@
 That is not the same as none.
 """
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
+from feedline.analysis.ledger.view.loop_code import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
 from feedline.analysis.text.sentences import NAME, PERCENT, TIME, Sentence
 
@@ -101,7 +100,7 @@ def _traced(facts: TraceFacts) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs | TraceFacts) -> Refused:
+def _change(facts: RuleInputs | TraceFacts) -> Refused:
     """Refuse to predict: what the input costs is unknown."""
     return Refused(
         "input_not_seen",
@@ -112,9 +111,9 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
-    change,
+    _change,
     of_input=True,
     asks_for_more=True,
     states=Statement.INPUT_UNSEEN,
 )
-TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, change, of_input=True)
+TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, _change, of_input=True)

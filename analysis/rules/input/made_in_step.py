@@ -1,21 +1,21 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.batch_function import (
+from feedline.analysis.ledger.view.handover import receiving_s
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.ledger.view.loop_code import (
     HOW_TO_CHECK,
+    batch_maker,
     does,
+    maker_share,
     names,
     only_waits,
     places,
 )
-from feedline.analysis.ledger.view.handover import receiving_s
-from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
-from feedline.analysis.ledger.view.loop_code import batch_maker, maker_share
 from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.text.formatting import sentence
 from feedline.analysis.text.sentences import PART, TIME, Sentence
@@ -135,7 +135,7 @@ def _full(facts: RuleInputs, took: float) -> bool:
     return free is not None and free * facts.step.mean_s < took
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: there is no loader to replay."""
     return Refused(
         "no_loader",
@@ -146,7 +146,7 @@ def change(facts: RuleInputs) -> Refused:
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
-    change,
+    _change,
     claims=("input",),
     of_input=True,
     states=Statement.INPUT_IN_STEP,

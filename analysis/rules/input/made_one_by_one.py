@@ -1,8 +1,7 @@
 """Batches are made sample by sample in the main process, so cheaply that workers may not help."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Time
 from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.handover import Between, receiving_s
@@ -47,7 +46,7 @@ _REMOVE_OTHERS = (
 _REMOVE_OF_STREAM = "Remove drop_last if set."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare making a step's batches with receiving them from workers.
 
     It is silent where workers help for sure.
@@ -181,7 +180,7 @@ def _evidence(
     return found
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: it depends on the dataset.
 
     In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md).
@@ -195,8 +194,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
     time=Time.NEEDLESS,  # calls for each sample
     of_input=True,

@@ -1,10 +1,17 @@
 """A batch from a worker has many tensors, each of which is received on its own."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import CHEAPER, Rule
-from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import RECEIVING, input_wait, num_workers, severity
 from feedline.analysis.text.sentences import PART, PERCENT, Sentence
 
@@ -38,7 +45,7 @@ def _left(facts: RuleInputs) -> float | None:
     return (_LEFT + _BATCH) / (tensors + _BATCH)
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh what receiving takes with that many tensors more than with one of each kind."""
     left, receiving_s = _left(facts), input_wait(facts).transport_s
     if left is None or facts.batch_tensors is None:
@@ -69,7 +76,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Let receiving take what it takes for a few tensors."""
     left = _left(facts)
     if left is None:
@@ -79,8 +86,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/transport", "transport", "wait/in_transit", "wait/handover"),
     lifts=CHEAPER | {"step", "ceiling"},
     of_input=True,

@@ -3,9 +3,8 @@
 The program trained nothing, or in a way that feedline cannot see.
 """
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
 from feedline.analysis.text.formatting import counted
@@ -20,7 +19,7 @@ _SAYS = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say so where batches were made, and no model was called with them."""
     if facts.step.boundary != "loader" or only_infers(facts):
         return None
@@ -42,15 +41,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: there is no training."""
     return Refused("nothing_trained", REFUSED)
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     of_input=True,
     asks_for_more=True,
     states=Statement.UNKNOWN,

@@ -3,11 +3,10 @@
 Tensors are handed over in shared memory.
 """
 
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Change, Evidence, Factor, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule
-from feedline.analysis.ledger.view.handover_cost import MAX_PICKLE_BYTES
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_s,
@@ -40,7 +39,7 @@ _WON = 1 - 24 / 447
 _PICKLE_S_PER_BYTE = (447e-3 - 24e-3) / 38.5e6
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look at how long the pickle of a batch is, and what sending and reading it costs."""
     loader = facts.loader
     if (
@@ -87,7 +86,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Let the transport take what it took for tensors when measured.
 
     It is spared no more than pickling these bytes took then.
@@ -100,8 +99,8 @@ def change(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/transport", "transport", "wait/in_transit", "wait/handover"),
     lifts=CHEAPER | {"step", "ceiling"},
     of_input=True,

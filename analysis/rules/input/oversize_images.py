@@ -1,8 +1,7 @@
 """Images are decoded far larger than what the model sees."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Factor, Finding, Refused
 from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.cheaper import may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
@@ -34,7 +33,7 @@ _DRAFTS = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_
 _RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare decoded pixels with the pixels that are handed on, per sample."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
@@ -83,7 +82,7 @@ def _fixes(facts: RuleInputs) -> list[str]:
     return [_IF_SCALED, *at_scale, _IF_CROPPED]
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Store images at the size that the model sees.
 
     Reading, decoding and resizing them go by pixels. Other stages are spared as much of the page
@@ -103,8 +102,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/decode/cpu", "sample/decode/run_queue"),
     effort=Effort.DATA,
     time=Time.NEEDLESS,

@@ -1,8 +1,16 @@
 """Samples read many times the bytes that they use: whole files for a part of each."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Effort, Rule, Time
 from feedline.analysis.ledger.view.cpus import making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
@@ -41,7 +49,7 @@ def _bytes(facts: RuleInputs) -> tuple[float, float] | None:
     return (read, used) if read >= max(_LEAST_BYTES, _MANY * used) else None
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare what samples read with what their batches get of it."""
     found, part = _bytes(facts), facts.sample_share("read")
     if found is None:
@@ -75,7 +83,7 @@ def _loads_arrays(facts: RuleInputs) -> bool:
     return any(one.name == _NUMPY for one in operations)
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return reading what a sample uses, in proportion to its bytes, and what opening files leaves."""
     found = _bytes(facts)
     if found is None:
@@ -98,8 +106,8 @@ def _opening_share(facts: RuleInputs) -> float:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     effort=Effort.CODE,
     claims=("sample/read",),
     time=Time.IDLE,

@@ -1,8 +1,7 @@
 """Memory that samples free goes back to the system, and is mapped and cleared again."""
 
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Factor, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.page_faults import (
@@ -42,7 +41,7 @@ _ENOUGH_MEMORY = (
 _MIN_SHARE = 0.15
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the kernel's part of a sample, without reading, with the whole.
 
     It is silent where the memory may be that of a memory map.
@@ -83,7 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Let all stages of a sample take less CPU time.
 
     Which of them the page faults belong to is not recorded.
@@ -94,8 +93,8 @@ def change(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/*/cpu",),
     effort=Effort.ENVIRONMENT,
     by_variables=True,

@@ -1,8 +1,7 @@
 """The workers of a stream deliver the same samples: it is not split between them."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
 from feedline.analysis.measure.clues import SameSamples
@@ -79,7 +78,7 @@ _WRAPPED_FIXES: dict[str, list[str]] = {
 }
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Tell what the marks of the workers' samples show (measure/stream_workers.py)."""
     same = facts.same_samples
     if same is None:
@@ -126,7 +125,7 @@ def _fixes(facts: RuleInputs) -> list[str]:
     return [_SPLIT(function=function), _FOR_EXAMPLE, _AND_RANKS]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why no gain is predicted: the training becomes the one that was meant."""
     return Refused(
         "set_up",
@@ -136,8 +135,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     bound="Misconfigured",
     in_part=False,
     lifts=frozenset(),

@@ -1,8 +1,7 @@
 """The first batches of each pass over the loader are made, and nothing is trained on them."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.text.sentences import COUNT, Sentence
@@ -20,7 +19,7 @@ _FIX = "Leave them out in the sampler, and only in the pass that resumes a check
 _SAMPLER = "A sampler that leaves out their indices makes none of their samples."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh them by their part of the batches."""
     skipped = facts.skipped
     if skipped is None:
@@ -51,15 +50,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to replay: the replay counts samples, those of skipped batches as well."""
     return Refused("skipped", "A replay would count the samples of skipped batches as well.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     time=Time.NEEDLESS,
     claims=("sample/*", "wait/*"),
     lifts=CHEAPER,

@@ -1,8 +1,7 @@
 """Each pass over a stream begins with a batch that takes long to make: a buffer is filled first."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.finding import Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
@@ -35,7 +34,7 @@ _FIXES = {
 _LONGER = "Or make passes longer, so that fewer of them begin."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the making of the first batch of later passes with that of the others.
 
     The first pass is left out: a loader starts once in any case.
@@ -73,7 +72,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why no gain is predicted: what the stream does first is its own."""
     return Refused(
         "first_batch",
@@ -84,8 +83,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("wait/first_batch",),
     of_input=True,
     supposing="with a first batch that is made as fast as the others",

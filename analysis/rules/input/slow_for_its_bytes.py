@@ -1,8 +1,7 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Change, Evidence, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.expected import KERNEL, Work
 from feedline.analysis.ledger.view.input_wait import severity
@@ -30,7 +29,7 @@ _BY_BOTH = "transport"  # what its row of the step has is the main process's par
 _TASK = Sentence("that is {task}", task=PART)
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare every stage with what it handles."""
     found = slowest_stage(facts)
     if found is None:
@@ -67,7 +66,7 @@ def _says(work: Work, cause: Why) -> tuple[str, list[str]]:
     return said, [_SHOULD(should=work.should_s, how=work.how), task, *others]
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return the change of the cause."""
     found = slowest_stage(facts)
     return found[1].change if found else UNKNOWN_CALL
@@ -91,8 +90,8 @@ def _evidence(work: Work, cause: Why) -> list[Evidence]:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample",),
     lifts=CHEAPER | {"step", "gpu"},
     time=Time.IDLE,

@@ -3,9 +3,8 @@
 from pathlib import PurePosixPath
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
@@ -75,7 +74,7 @@ _MAY_REPEAT = "only if samples may repeat within a pass"
 _ENDS_EARLY = 0.9  # of the samples of a whole pass
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the time in which indices are drawn with what torch's samplers take."""
     loader, took_s = facts.loader, input_wait(facts).sampler_s
     batches, samples = facts.batches_per_step, facts.throughput.batch_size or 0.0
@@ -251,15 +250,15 @@ def _called(facts: RuleInputs) -> str:
     return name if name == "the sampler" else f"the sampler {name}"
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: what another sampler takes is not known."""
     return Refused("other_sampler", "How long another sampler would take is unknown.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sampler",),
     lifts=CHEAPER | {"step"},
     of_input=True,

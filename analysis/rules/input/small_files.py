@@ -1,8 +1,7 @@
 """Samples spend their time in many small files."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_code import making_line
@@ -46,7 +45,7 @@ _READS_WHOLE_FILES = ("zarr.Array",)
 _WHOLE = 0.005
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the bytes of a mean file with 64 KiB, where reading is a large part of the sample."""
     traffic, mean = facts.traffic, _file_bytes(facts)
     if mean is None or mean >= _MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
@@ -83,7 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict.
 
     How long a sample takes to read from a large file was not recorded.
@@ -147,8 +146,8 @@ def _of_calls(facts: RuleInputs) -> float:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/read",),
     effort=Effort.DATA,
     lifts=CHEAPER | {"ceiling"},

@@ -1,8 +1,7 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
-from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
@@ -32,7 +31,7 @@ _KEEP_ORDER = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for the wait that is left although workers that never idle would have kept pace.
 
     Other batches were ready meanwhile.
@@ -82,15 +81,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Take the batches in the order in which they are ready."""
     return Change(settings=_SETTINGS)
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("wait/head_of_line",),
     effort=Effort.SETTING,
     by_settings=True,

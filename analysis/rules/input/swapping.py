@@ -1,8 +1,7 @@
 """Samples wait for their own memory, which the machine has moved to swap."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view import sample
 from feedline.analysis.ledger.view.input_wait import severity
@@ -33,7 +32,7 @@ def _kernel_share(facts: RuleInputs) -> float:
     return min(1.0, (facts.traffic.system_s or 0.0) / total.wall_s) if total is not None else 0.0
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are held up in page faults while the machine reads from swap."""
     if not from_swap(facts) or facts.swapped_in is None:
         return None
@@ -95,7 +94,7 @@ def _fewer(facts: RuleInputs) -> list[str]:
     return [_FEWER(names=" or ".join(now), values=values)] if now else []
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: how much memory the fix frees is unknown."""
     return Refused(
         "unknown_memory",
@@ -105,8 +104,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample",),
     effort=Effort.HARDWARE,
     lifts=CHEAPER | {"step"},

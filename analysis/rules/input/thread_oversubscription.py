@@ -1,8 +1,7 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
-from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import one_thread
@@ -21,7 +20,7 @@ _SAYS = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the CPU time of worker processes with that of the threads that make samples.
 
     Threads that send them count as well. It is silent while CPUs are free.
@@ -71,7 +70,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Leave one thread to each worker.
 
     Whether the others spun or worked is unknown: the interval of the prediction holds both.
@@ -81,8 +80,8 @@ def change(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("sample/*/run_queue",),
     effort=Effort.ENVIRONMENT,
     by_variables=True,

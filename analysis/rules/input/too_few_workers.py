@@ -1,8 +1,15 @@
 """There are no workers, or too few to keep pace with the step, while CPUs are free."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cheaper, cpus, loader_call
 from feedline.analysis.ledger.view.handover import receiving_s
@@ -86,7 +93,7 @@ _HAVE_OTHERS = (
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make.
 
     It is silent where the CPUs are full, or a worker was killed because memory was.
@@ -135,7 +142,7 @@ def _handed_late(facts: RuleInputs) -> bool:
     return facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Use the workers that the fix names."""
     number = advised(facts)
     if repeats(facts):
@@ -218,8 +225,8 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=_CLAIMS,
     effort=Effort.SETTING,
     by_settings=True,

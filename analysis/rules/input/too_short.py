@@ -2,9 +2,8 @@
 
 import math
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import HIGH_SHARE, MIN_VERDICT_STEPS, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
@@ -38,7 +37,7 @@ _RECORD_ALL = (
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say so where the share of the input may be anything from below the gate to high.
 
     It is said instead of everything else.
@@ -165,7 +164,7 @@ def _between(sure: Certainty) -> str:
     return f"{ends} of the step (95 % interval)"
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: the recording is too short."""
     return Refused(
         "too_short",
@@ -175,8 +174,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     of_input=True,
     asks_for_more=True,
     states=Statement.UNKNOWN,

@@ -1,8 +1,15 @@
 """A function of the program takes most of making a sample."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work, making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
@@ -39,7 +46,7 @@ _REPLACED = Refused("replaced", "How long what replaces this call takes is not k
 _NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Name the function, and its line, that take most of the wait for batches."""
     slow = slow_code(facts)
     if slow is None or slow.low < _MIN_SHARE:
@@ -128,7 +135,7 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
     ]
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Halve the function's time; of a known call, leave what its fix leaves."""
     slow = slow_code(facts)
     if slow is None:
@@ -160,8 +167,8 @@ def _scaled(slow: SlowCode, left: float) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     effort=Effort.CODE,
     claims=("sample/*/user",),
     lifts=CHEAPER,

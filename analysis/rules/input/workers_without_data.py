@@ -1,8 +1,7 @@
 """Some workers of a stream have no data, or soon none: its parts are too few, or uneven."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.finding import Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cheaper, cpus
 from feedline.analysis.ledger.view.handover import receiving_s, with_workers_s
@@ -17,7 +16,7 @@ from feedline.analysis.measure.clues import Parts
 from feedline.analysis.text.formatting import counted
 from feedline.analysis.text.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
 
-RULE_ID = "workers_without_data"
+_RULE_ID = "workers_without_data"
 
 _WITHOUT = Sentence(
     "{idle} of {workers} never made a batch{shards}", idle=COUNT, workers=PART, shards=PART
@@ -72,7 +71,7 @@ _CHECK = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the step with the one that all of the workers would make, with even parts.
 
     Says nothing in three cases: samples wait for a CPU and the free CPUs are unknown; no worker
@@ -98,7 +97,7 @@ def check(facts: RuleInputs) -> Finding | None:
     fix, *others = fixes
     counts = (uneven.most, uneven.least, fed) if uneven else (None, None, None)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=message,
         more=more,
@@ -171,7 +170,7 @@ def _fixes(facts: RuleInputs, workers: int) -> list[str]:
     return [_AS_MANY(function=cheaper.own_name(facts)), _BY_SAMPLES]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Return why no gain is predicted: who makes which batch is up to the stream."""
     return Refused(
         "idle_workers",
@@ -181,9 +180,9 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
-    check,
-    change,
+    _RULE_ID,
+    _check,
+    _change,
     claims=("wait/starved", "wait/head_of_line"),
     time=Time.IDLE,
     of_input=True,

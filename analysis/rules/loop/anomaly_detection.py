@@ -1,8 +1,7 @@
 """Autograd's anomaly detection is on: it keeps a stack for each operation of the model."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import CostKind, Finding, Severity
+from feedline.analysis.ledger.finding import CostKind, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import besides, line_with
 from feedline.analysis.measure.code_places import ANOMALY, COMPILE
@@ -19,7 +18,7 @@ _FIX = "Remove set_detect_anomaly(True), or turn it on only to look for a NaN."
 _TURNED_ON = r"\b(set_detect_anomaly|detect_anomaly)\b\s*(\(|=)"
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the stacks that torch keeps, and find the line that turns it on."""
     part = besides(facts, ANOMALY)
     if part is None or facts.code is None or COMPILE in part.stages:
@@ -41,15 +40,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: what the checks of gradients take is not measured."""
     return Refused("anomaly", "What it takes in the backward pass is not measured.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("forward", "loss"),
     bound="Slowed by anomaly detection",
     lifts=LESS_TO_COMPUTE,

@@ -3,9 +3,17 @@
 from dataclasses import dataclass
 
 from feedline.analysis.ledger.calls_per_step import FILLED_IN_STEP, PARAMETRIZED, PER_STEP
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.known_call import CallFound, in_loop, known_call, of_frames
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.slow_code import enough, reported
@@ -98,7 +106,7 @@ def _parametrized(tree: PlaceTree, source: SourceLines) -> CallFound | None:
     return CallFound(PARAMETRIZED, sum(lines.values()), file, line)
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the call that takes most, and say what to do instead."""
     called = _called(facts)
     if called is None:
@@ -127,7 +135,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return the stage with what the call's fix leaves of it."""
     called = _called(facts)
     left = called.found.call.left if called is not None else None
@@ -152,8 +160,8 @@ def _scaled(called: _Called | None, left: float) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(FORWARD, LOSS, BACKWARD),
     bound="Bound by a call in the model",
     lifts=LESS_TO_COMPUTE,

@@ -1,10 +1,9 @@
 """Each backward pass goes through the graphs of the steps before."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
-from feedline.analysis.ledger.view.trend import grows
+from feedline.analysis.ledger.view.enough_steps import grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.text.sentences import COUNT, PART, Sentence
 
@@ -25,7 +24,7 @@ _FIX = "Detach what goes from one step to the next, such as state = state.detach
 _NO_NEED = "Then backward() needs no retain_graph=True."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the backward passes of the last steps with the first, where graphs are kept."""
     times, kept = grows(facts, BACKWARD), facts.kept
     if times is None or kept is None:
@@ -57,15 +56,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: it depends on how long the training runs."""
     return Refused("longer", "What it costs grows with the number of steps.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(BACKWARD,),
     bound="Bound by graphs of past steps",
     lifts=LESS_TO_COMPUTE,

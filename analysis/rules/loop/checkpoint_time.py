@@ -1,8 +1,7 @@
 """Saving checkpoints takes part of the step."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
 from feedline.analysis.ledger.view.loop_code import line_of_stage
@@ -42,7 +41,7 @@ _MIN_SHARE = 0.05  # of the mean step
 _MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say how long one takes, and in how many steps there is one."""
     step, row = facts.step, facts.ledger.step.row(CHECKPOINT) if facts.ledger else None
     if row is None or not row.steps or row.s < _MIN_SHARE * step.mean_s:
@@ -76,7 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict.
 
     How often checkpoints are needed, only the program's author knows.
@@ -86,8 +85,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(CHECKPOINT,),
     bound="Bound by checkpoints",
     lifts=LESS_TO_COMPUTE,

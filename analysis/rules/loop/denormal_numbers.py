@@ -1,8 +1,7 @@
 """Parameters or gradients are nearly zero: numbers that a CPU computes with many times more slowly."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.text.sentences import COUNT, PERCENT, Sentence
 
@@ -19,7 +18,7 @@ _WHY = "Look for why they are so small: a large weight decay, or a loss that no 
 _STAGES = ("forward", "loss", "backward", "optimizer")
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh by how much steps are longer since there are such numbers."""
     denormal, step = facts.denormal, facts.step
     if denormal is None or denormal.longer is None or facts.on_gpu:
@@ -50,15 +49,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: how many numbers of the model are so small is not known."""
     return Refused("denormal", "Only a few parameters and gradients were looked at: try it.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=_STAGES,
     bound="Slowed by denormal numbers",
     lifts=LESS_TO_COMPUTE,

@@ -1,8 +1,16 @@
 """The model computes in float64: twice the bytes, and half as many numbers in a vector."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
@@ -28,7 +36,7 @@ def _is_double(facts: RuleInputs) -> bool:
     return facts.step.flop is not None and facts.step.flop.computed_in == "float64"
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say so of a model whose products are of float64 and take much of the step."""
     step = facts.step
     took = sum(step.stages.get(name, 0.0) for name in _STAGES)
@@ -58,7 +66,7 @@ def _place(facts: RuleInputs) -> str:
     return found or line_of_stage(facts, FORWARD)
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return what computes takes half of its time; on a GPU, how much less is not known."""
     if facts.on_gpu:
         return Refused("double", "How much faster float32 is depends on the GPU.")
@@ -69,8 +77,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=_STAGES,
     bound="Bound by computing in float64",
     lifts=frozenset({"step", "cores", "device", "gpu"}),

@@ -1,8 +1,16 @@
 """A forward pass in each step is not learned from: its graph is dropped before any backward pass."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import FORWARD
 from feedline.analysis.text.sentences import PERCENT, Sentence
@@ -32,7 +40,7 @@ def _taken_s(facts: RuleInputs) -> float:
     return min(dropped.seconds, facts.step.stages.get(FORWARD, 0.0)) if dropped is not None else 0.0
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh forwards whose graphs were gone in the steps that were looked at."""
     dropped, took = facts.dropped, _taken_s(facts)
     cost_s = took * _spared(facts)
@@ -63,7 +71,7 @@ def _spared(facts: RuleInputs) -> float:
     return 1.0 if facts.dropped is not None and facts.dropped.unused else _SPARED
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return the forward without what the fix spares, where that is all of these passes."""
     if facts.dropped is None or not facts.dropped.unused:
         return Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
@@ -84,8 +92,8 @@ def _without(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(FORWARD,),
     bound="Bound by a forward pass whose graph is dropped",
     lifts=LESS_TO_COMPUTE,

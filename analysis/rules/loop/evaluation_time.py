@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 
 from feedline.analysis.ledger.calls_per_step import PER_EVALUATION
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.known_call import CallFound, known_call
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_of_evaluation
-from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
+from feedline.analysis.ledger.view.own_functions import (
+    NAMED,
+    NAMED_SHARE,
+    HotLine,
+    hottest_of_evaluation,
+    parts,
+)
 from feedline.analysis.ledger.view.slow_code import enough, reported
 from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.code_tree import MAIN
@@ -52,7 +56,7 @@ _MOST_OF_IT = 0.5
 _MOST_OF_CALL = 1 / 3
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say how much, and what it does besides calling the model."""
     step = facts.step
     steps_s = facts.all_steps_s
@@ -194,15 +198,15 @@ def _often(step: StepSummary) -> str:
     return f": {seconds(once_s)} {when}"
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: the throughput of the steps stays the same."""
     return Refused("evaluation", "The steps themselves do not get faster.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     bound="Bound by inference",
     lifts=frozenset(),
     in_part=False,

@@ -3,9 +3,8 @@
 With them, it is several times faster.
 """
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.tensor_cores import (
     CHECKS,
@@ -30,7 +29,7 @@ _BUSY = Sentence("the GPU is busy for {busy} of each step", busy=TIME)
 _MIN_BUSY = 0.80
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the products, where the program lets none of any weight use TF32.
 
     Where it does, and the library still chose other kernels, no setting is known to help; nor where
@@ -72,7 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict.
 
     Tensor cores are from once to eight times as fast, which depends on the GPU and on the sizes.
@@ -87,8 +86,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("forward", "backward"),
     bound="GPU-bound",
     lifts=frozenset({"gpu", "step"}),

@@ -3,9 +3,16 @@
 A full collection looks at every object of the program, so it takes long where there are many.
 """
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.text.formatting import counted, seconds
@@ -38,7 +45,7 @@ _MOSTLY = 0.5
 _WAIT = "wait"
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say what collections take, how often they come, and who asks for them."""
     garbage, mean_s = facts.step.garbage, facts.step.mean_s
     cost_s = _cost_s(garbage)
@@ -129,7 +136,7 @@ def _more(garbage: GarbageCollection) -> list[str]:
     return [*full, *([_LONGEST(longest=garbage.longest_s)] if garbage.longest_s else [])]
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Collect nothing while the steps run."""
     garbage, stages = facts.step.garbage, facts.step.stages
     if garbage is None:
@@ -145,8 +152,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("*/gc",),
     bound="Bound by garbage collection",
     lifts=LESS_TO_COMPUTE,

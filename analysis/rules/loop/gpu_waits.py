@@ -43,7 +43,7 @@ _LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or s
 _WAITS = tuple(call for call in PER_STEP if call.name in ("read_back", "synchronized"))
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare the host's time for these stages with the GPU's work in the whole step.
 
     The difference is the least that the GPU idles in them: some of its work may lie in other
@@ -100,7 +100,7 @@ def _waits(facts: RuleInputs) -> list[str]:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
+    _check,
     launches.change,
     claims=("forward", "backward", "optimizer", "other"),
     bound="Host-bound",

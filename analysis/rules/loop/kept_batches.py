@@ -1,8 +1,7 @@
 """Batches that the program keeps hold all files that it may open, and the training ended with it."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.profiler.session.ending import ALL_OPEN
 
@@ -14,7 +13,7 @@ _FIX = "Keep tensor.clone() or a number, not the tensors that the loader gives."
 _STRATEGY = "Or call torch.multiprocessing.set_sharing_strategy('file_system') at the beginning."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say so of a training that ended with torch's error about it."""
     if ALL_OPEN not in facts.failed:
         return None
@@ -32,15 +31,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: it takes no time until the training ends."""
     return Refused("files", "Kept batches take no time until no more files can be opened.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     bound="Ended early",
     in_part=False,
     lifts=frozenset(),

@@ -1,8 +1,7 @@
 """A loader's worker was killed, and the training ended with it."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.finding import Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.text.formatting import counted, size
@@ -44,7 +43,7 @@ _FEWER = "Use fewer workers, a smaller prefetch_factor or smaller batches, or ra
 _ASK = "Find out what sent the signal: a job scheduler, a monitor of memory, or the program."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say which, how large it was, how fast it grew, and whether memory was full."""
     return found(facts.killed)
 
@@ -150,15 +149,15 @@ def _fixes(killed: KilledWorker) -> list[str]:
     return [_FEWER]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: it takes no time until the training ends."""
     return Refused("memory", "A worker that is killed takes no time until then.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     bound="Ended early",
     in_part=False,
     lifts=frozenset(),

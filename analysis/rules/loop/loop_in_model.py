@@ -3,9 +3,8 @@
 Or the training loop calls the model for each sample of a batch on its own.
 """
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import ModelLoop, model_loop, plain_loop
 from feedline.analysis.measure.clues import OneByOne
@@ -44,7 +43,7 @@ _PAD = "Where samples differ in size, pad them, or group those of similar size."
 _MUCH_FLOPS = 10e9
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the loop, where the model computes little in the time that its forward takes."""
     if facts.on_gpu:
         return None
@@ -138,15 +137,15 @@ def _computes(facts: RuleInputs) -> bool:
     return per_step / took > _MUCH_FLOPS
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: what the same takes on whole tensors is not known."""
     return Refused("loop", "What the same takes on whole tensors is not known: try it.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("forward", "loss"),
     bound="Bound by a Python loop of small operations",
     lifts=LESS_TO_COMPUTE,

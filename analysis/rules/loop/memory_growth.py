@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.finding import Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.enough_steps import growing, grows
 from feedline.analysis.ledger.view.model_code import files_of, line_with
-from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.measure.growing_lines import line_of_hooks, line_of_updates
 from feedline.analysis.measure.model import Holder, MemoryGrowth
@@ -87,7 +86,7 @@ _LONG_STEPS = 1000  # that it went on for: a cache of that many batches is not u
 _WHO = {"main": "the main process grows", "workers": "the loader's workers grow"}
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Tell of the growth that reaches the limit first."""
     sure = [one for one in facts.growth if one.seconds_left is not None and _is_sure(facts, one)]
     # all of them reach the limit together
@@ -131,7 +130,7 @@ def check(facts: RuleInputs) -> Finding | None:
         place=known.place
         if known
         else grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
-        how_to_check=_check(grown),
+        how_to_check=_how_to_check(grown),
         gives="memory stops growing",
     )
 
@@ -272,7 +271,7 @@ def _fixes(facts: RuleInputs, grown: MemoryGrowth) -> list[str]:
     return [_LOOK_IN_DATASET if grown.who == "workers" else _LOOK, _SNAPSHOT]
 
 
-def _check(grown: MemoryGrowth) -> str:
+def _how_to_check(grown: MemoryGrowth) -> str:
     if grown.holder is Holder.GRAPHS:
         return (
             "Train without keeping tensors of past steps. If memory grows as fast, this finding is "
@@ -286,15 +285,15 @@ def _check(grown: MemoryGrowth) -> str:
     return "Record twice as many steps. If memory is no larger at the end, this finding is wrong."
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: it takes no time until memory is full."""
     return Refused("memory", "Growing memory takes no time until there is none left.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     bound="Running out of memory",
     in_part=False,
     lifts=frozenset(),

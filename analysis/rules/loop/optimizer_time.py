@@ -7,19 +7,25 @@ import re
 from dataclasses import dataclass
 
 from feedline.analysis.ledger.calls_per_step import PER_UPDATE
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
-from feedline.analysis.ledger.view.fused_updates import may_be_fused, without_foreach
+from feedline.analysis.ledger.view.launches import may_be_fused, without_foreach
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.ledger.view.slow_code import FEWEST, enough, reported
-from feedline.analysis.measure.code_node import share_of
 from feedline.analysis.measure.code_places import OPTIMIZER
-from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.code_tree import MAIN, share_of
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.source_lines import called_in
 from feedline.analysis.measure.step_model import StepSummary
@@ -158,7 +164,7 @@ def _inside(facts: RuleInputs) -> _Inside | None:
     return _Inside(place, share, None, called_in(code.source.text(file), int(line)))
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Compare what it takes with what an update of as many tensors and elements needs.
 
     On a GPU, the host only launches it.
@@ -350,7 +356,7 @@ def _why(updated: Updated, other_code: bool, needs_s: float | None) -> list[str]
     return [_ONE_BY_ONE(**of) if one_by_one else _UPDATES(**of)]
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict.
 
     What other code in it does, and how fast a fused update is here, is unknown.
@@ -362,8 +368,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("optimizer",),
     bound="Bound by the optimizer",
     lifts=LESS_TO_COMPUTE,

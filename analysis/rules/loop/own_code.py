@@ -6,11 +6,21 @@ It runs between models, backward passes and updates; the finding names functions
 import re
 from collections.abc import Sequence
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.cpus import kind_of_work
+from feedline.analysis.ledger.view.enough_steps import growing
 from feedline.analysis.ledger.view.loop_code import (
     LoopCall,
     known_in_loop,
@@ -29,7 +39,6 @@ from feedline.analysis.ledger.view.own_functions import (
     speeding_up,
 )
 from feedline.analysis.ledger.view.slow_code import reported
-from feedline.analysis.ledger.view.trend import growing
 from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.step_model import OwnFunction
 from feedline.analysis.text.formatting import called, seconds
@@ -102,7 +111,7 @@ _NOTABLE = 0.1  # of this code
 _MOSTLY = 0.5  # of this code: from here on it is told as waiting
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
     found = named_functions(facts)
     if found is None:
@@ -294,7 +303,7 @@ def _of_library(name: str) -> bool:
     return re.search(_OF_LIBRARY, name) is not None
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Halve the time of the line that takes most; of a known call, leave what its fix leaves.
 
     Without sampled stacks, or with a GPU for which it may only wait, nothing is predicted: how
@@ -323,8 +332,8 @@ def _scaled(facts: RuleInputs, left: float) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("other", "loss"),
     bound="Bound by the training loop",
     lifts=LESS_TO_COMPUTE,

@@ -1,8 +1,16 @@
 """Much of a batch is padding: beyond its longest row, or since its rows differ in length."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    CostKind,
+    Evidence,
+    Factor,
+    Finding,
+    Refused,
+    Severity,
+)
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.text.sentences import PERCENT, Sentence
@@ -36,7 +44,7 @@ _LEAST = 0.25  # of a batch
 _LEAST_OF_ROWS = 0.4  # rows of texts that are drawn at random differ, and not all of it can go
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the part of forward and backward that computes such columns."""
     padding, step = facts.padding, facts.step
     took = sum(step.stages.get(name, 0.0) for name in _STAGES)
@@ -75,7 +83,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return what computes with as much less as there is padding; on a GPU, that is not known."""
     if facts.padding is None or facts.on_gpu:
         return Refused("padding", "How much faster a GPU computes shorter rows is not known.")
@@ -89,8 +97,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=_STAGES,
     bound="Bound by computing padding",
     lifts=frozenset({"step", "cores", "device", "gpu"}),

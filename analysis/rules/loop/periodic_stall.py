@@ -1,8 +1,15 @@
 """Every nth step takes longer, for something that the program does only then."""
 
-from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    Change,
+    Evidence,
+    Factor,
+    Finding,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
 from feedline.analysis.measure.stages import STAGES
@@ -36,7 +43,7 @@ _MODEL = ("", "torch")
 _RARELY, _RARE = "every 50 steps", 50  # a fix that asks for it, where it is done as rarely
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Say how often, how much longer, and at which line."""
     stall, mean_s = facts.step.periodic, facts.step.mean_s
     if stall is None:
@@ -111,7 +118,7 @@ def _more(stall: PeriodicStall, of_model: bool) -> list[str]:
     return [line, *calls, where, *([_OF_MODEL] if of_model else [])]
 
 
-def change(facts: RuleInputs) -> Change:
+def _change(facts: RuleInputs) -> Change:
     """Take it out of the stages that it lies in."""
     stall, stages = facts.step.periodic, facts.step.stages
     parts = stall.stages if stall is not None else {}
@@ -125,8 +132,8 @@ def change(facts: RuleInputs) -> Change:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("*/periodic",),
     bound="Bound by periodic work",
     lifts=LESS_TO_COMPUTE,

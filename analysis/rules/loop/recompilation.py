@@ -5,9 +5,8 @@ Each new shape, type or value that it did not expect costs a compilation.
 
 from collections.abc import Sequence
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import COMPILE
@@ -67,7 +66,7 @@ _MIN_STEPS = 3
 _OVER = 0.05
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Count the steps after the first in which a graph is compiled."""
     step, row = facts.step, facts.ledger.step.row(COMPILE) if facts.ledger else None
     if row is None or row.steps is None or row.s < _MIN_SHARE * step.mean_s:
@@ -149,7 +148,7 @@ def _fix(function: Recompiled | None) -> str:
     return _LOGS
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict.
 
     Graphs that fit several shapes may run slower than those for one.
@@ -161,8 +160,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(COMPILE,),
     bound="Bound by compilation",
     lifts=LESS_TO_COMPUTE,

@@ -1,8 +1,7 @@
 """Activation checkpointing repeats the forward pass in the backward pass."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Change, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides
 from feedline.analysis.measure.code_places import BACKWARD, RECOMPUTED
@@ -24,7 +23,7 @@ def _repeated(facts: RuleInputs) -> Part | None:
     return None if facts.on_gpu else besides(facts, RECOMPUTED, BACKWARD)
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh what the backward pass repeats."""
     part = _repeated(facts)
     if part is None or part.severity is Severity.INFO:
@@ -54,7 +53,7 @@ def _called_from(facts: RuleInputs) -> str:
     return f"{file}:{line}" if file else ""
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return the backward pass without what it repeats."""
     part = _repeated(facts)
     if part is None:
@@ -64,8 +63,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("backward",),
     bound="Slowed by activation checkpointing",
     lifts=LESS_TO_COMPUTE,

@@ -1,8 +1,7 @@
 """Gradients are computed that no update uses: they are cleared before the next one."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.text.sentences import COUNT, PERCENT, TIME, Sentence
@@ -33,7 +32,7 @@ _DETACH = (
 _THROUGH = "Do not detach where other gradients go through them, as through a critic."
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the backward passes that come between an update and the clearing of its gradients."""
     unused, step = facts.unused_gradients, facts.step
     if unused is None or unused.share < _MIN_SHARE:
@@ -62,7 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: the same passes compute gradients that are used."""
     return Refused(
         "same_passes", "How much of these backward passes other gradients need is not known."
@@ -71,8 +70,8 @@ def change(facts: RuleInputs) -> Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(BACKWARD,),
     bound="Bound by unused gradients",
     lifts=LESS_TO_COMPUTE,

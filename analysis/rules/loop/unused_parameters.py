@@ -1,8 +1,7 @@
 """DistributedDataParallel looks for parameters without a gradient in each step."""
 
-from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Change, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides, line_with
 from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
@@ -24,7 +23,7 @@ def _walk(facts: RuleInputs) -> Part | None:
     return besides(facts, AFTER_FORWARD, FORWARD) if facts.finds_unused else None
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Weigh what follows each forward of DistributedDataParallel, if that looks for them."""
     part = _walk(facts)
     if part is None or facts.code is None or part.severity is Severity.INFO:
@@ -44,7 +43,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change | Refused:
+def _change(facts: RuleInputs) -> Change | Refused:
     """Return the forward without it."""
     part = _walk(facts)
     if part is None:
@@ -54,8 +53,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=(FORWARD,),
     bound="Slowed by find_unused_parameters",
     lifts=LESS_TO_COMPUTE,

@@ -1,8 +1,15 @@
 """Workers that make samples hold the CPUs that the step waits for, though batches are ready."""
 
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu, one_thread, place_of_largest
@@ -19,7 +26,7 @@ _SAYS = Sentence(
 )
 
 
-def check(facts: RuleInputs) -> Finding | None:
+def _check(facts: RuleInputs) -> Finding | None:
     """Look for steps that wait longer for a CPU than for batches, while workers use the CPUs."""
     queues_s, making = _queues_s(facts), cpus.making_share_of_training(facts)
     if queues_s <= _held_s(facts) or not cpus.saturated(facts) or making is None:
@@ -94,15 +101,15 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     )
 
 
-def change(facts: RuleInputs) -> Refused:
+def _change(facts: RuleInputs) -> Refused:
     """Refuse to predict: how much CPU time can be saved is unknown."""
     return Refused("unknown_cpu_time", "The CPU time per sample that can be saved is unknown.")
 
 
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     lifts=CHEAPER | {"step"},
     supposing="if samples took no CPU time",
     bound="CPU-bound",

@@ -1,7 +1,6 @@
 """Nothing holds the device back: it computes."""
 
-from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import (
@@ -12,8 +11,12 @@ from feedline.analysis.ledger.view.tensor_cores import (
     tensor_cores,
 )
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, Sentence
-from feedline.analysis.traces.kernel_names import short_name
-from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
+from feedline.analysis.traces.kernel_names import (
+    ELEMENTWISE,
+    FLOAT32_PRODUCT,
+    NCHW_TO_NHWC,
+    short_name,
+)
 
 _RULE_ID = "device_bound"
 _MOSTLY = 0.80
@@ -56,7 +59,7 @@ _FIND_OUT = [
 ]
 
 
-def check(facts: TraceFacts) -> Finding | None:
+def _check(facts: TraceFacts) -> Finding | None:
     """Say so where kernels compute nearly all the time.
 
     Where they may be communication as well, say that it is unknown.
@@ -152,7 +155,7 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
     )
 
 
-def change(facts: TraceFacts) -> Refused:
+def _change(facts: TraceFacts) -> Refused:
     """Refuse to predict: there is nothing to fix."""
     return Refused(
         "nothing_to_change", "The device computes nearly all the time, so no fix is predicted."
@@ -160,5 +163,5 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    _RULE_ID, check, change, claims=("compute",), states=Statement.DEVICE_BUSY
+    _RULE_ID, _check, _change, claims=("compute",), states=Statement.DEVICE_BUSY
 )

@@ -1,7 +1,6 @@
 """Copies between host and device run while nothing computes."""
 
-from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.text.sentences import PART, PERCENT, SIZE, Sentence
@@ -37,7 +36,7 @@ _AHEAD = [
 _WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first
 
 
-def check(facts: TraceFacts) -> Finding | None:
+def _check(facts: TraceFacts) -> Finding | None:
     """Weigh copies that overlap with neither computing nor communication."""
     part = facts.share("exposed_copy")
     weight = Severity.of(part)
@@ -93,7 +92,7 @@ def _fixes(most: str, slow: bool) -> list[str]:
     return _PINNED if slow else _AHEAD
 
 
-def change(facts: TraceFacts) -> Refused:
+def _change(facts: TraceFacts) -> Refused:
     """Refuse to predict: how much copying the device can hide is unknown."""
     return Refused(
         "unknown_copy",
@@ -103,8 +102,8 @@ def change(facts: TraceFacts) -> Refused:
 
 RULE: Rule[TraceFacts] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("exposed_copy",),
     bound="Bound by copies",
     action="copy from pinned memory",

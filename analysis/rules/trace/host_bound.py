@@ -23,7 +23,7 @@ _ONE_KERNEL = Sentence("1 kernel {in_steps} takes {mean}", in_steps=PART, mean=T
 _TABLE = "The Kernels table of the HTML report shows which operators launch them."
 
 
-def check(facts: TraceFacts) -> Finding | None:
+def _check(facts: TraceFacts) -> Finding | None:
     """Weigh the time in which the device had nothing to do while the host was busy.
 
     The host ran operators, Python or launches.
@@ -63,7 +63,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 RULE: Rule[TraceFacts] = Rule(
     _RULE_ID,
-    check,
+    _check,
     launches.change,
     claims=("host_launch",),
     bound="Host-bound",

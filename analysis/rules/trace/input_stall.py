@@ -1,7 +1,14 @@
 """The device stands still because the main thread waits for its loader."""
 
-from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import (
+    SHARE,
+    CostKind,
+    Evidence,
+    Finding,
+    Refused,
+    Severity,
+    measured,
+)
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.text.sentences import NUMBER, PART, PERCENT, Sentence
@@ -19,7 +26,7 @@ _FASTER = Sentence(
 )
 
 
-def check(facts: TraceFacts) -> Finding | None:
+def _check(facts: TraceFacts) -> Finding | None:
     """Weigh the time in which the main thread was in the loader and no device worked.
 
     In a trace without a device, no operator worked.
@@ -67,7 +74,7 @@ def check(facts: TraceFacts) -> Finding | None:
     )
 
 
-def change(facts: TraceFacts) -> Refused:
+def _change(facts: TraceFacts) -> Refused:
     """Refuse to predict: a trace has no loader to replay."""
     return Refused(
         "no_loader",
@@ -78,8 +85,8 @@ def change(facts: TraceFacts) -> Refused:
 
 RULE: Rule[TraceFacts] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("input",),
     needs=Needs.TRACED_INPUT,
     action="make the input faster",

@@ -2,8 +2,7 @@
 
 import re
 
-from feedline.analysis.ledger.change import Refused
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.text.sentences import PART, PERCENT, Sentence
@@ -24,7 +23,7 @@ _NEEDLESS = "Call torch.cuda.synchronize() less often: it waits for all work of 
 _PINNED = "Copy to the device from pinned memory with non_blocking=True."
 
 
-def check(facts: TraceFacts) -> Finding | None:
+def _check(facts: TraceFacts) -> Finding | None:
     """Weigh the time in which the device was idle and the host in a synchronizing call."""
     part = facts.share("synchronisation")
     weight = Severity.of(part)
@@ -54,7 +53,7 @@ def _waits_for_copies(facts: TraceFacts) -> bool:
     )
 
 
-def change(facts: TraceFacts) -> Refused:
+def _change(facts: TraceFacts) -> Refused:
     """Refuse to predict: which calls can be left out is unknown."""
     return Refused(
         "unknown_synchronization",
@@ -64,8 +63,8 @@ def change(facts: TraceFacts) -> Refused:
 
 RULE: Rule[TraceFacts] = Rule(
     _RULE_ID,
-    check,
-    change,
+    _check,
+    _change,
     claims=("synchronisation",),
     bound="Bound by synchronization",
     action="synchronize less often",

@@ -15,7 +15,7 @@ from feedline.analysis.report.document import (
     Note,
     Table,
 )
-from feedline.analysis.report.figures.svg import percent, tag
+from feedline.analysis.report.figures.axis import percent, tag
 from feedline.analysis.text import formatting
 from feedline.analysis.text.formatting import BLANK, Scale, number, seconds
 from feedline.pipelines.compare.comparison_result import (

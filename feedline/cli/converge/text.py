@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advice import Advice, is_written
 from feedline.analysis.convergence.advisor import Advised
-from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.curves import TRAIN
 from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict
-from feedline.analysis.convergence.training_record import TrainingRecord
-from feedline.analysis.convergence.training_series import TimeToTarget
+from feedline.analysis.convergence.target import DOUBT
+from feedline.analysis.convergence.training_record import TimeToTarget, TrainingRecord
 from feedline.analysis.ledger.finding import Finding, Severity, advice
 from feedline.analysis.report.document import (
     Block,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from feedline.analysis.diff import code_shares
+from feedline.analysis.diff import side as code_shares
 from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
@@ -26,8 +26,8 @@ _GROUP_TITLES = {
     "cpu": "Main thread CPU",
     "sample": "CPU",
     "blocked": "Blocked",
-    code_shares.OF_SAMPLE: "Functions",
-    code_shares.OF_STEP: "Functions of the loop",
+    code_shares.CODE_OF_SAMPLE: "Functions",
+    code_shares.CODE_OF_STEP: "Functions of the loop",
     "wait": "Waits",
     "collective": "Collectives",
     "work": "Work",
@@ -43,7 +43,7 @@ _OUTCOMES = {
 }
 # in the terminal; the others where they changed
 _SHOWN_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")
-_PER_SAMPLE = ("sample", "blocked", "work", code_shares.OF_SAMPLE)
+_PER_SAMPLE = ("sample", "blocked", "work", code_shares.CODE_OF_SAMPLE)
 _MAX_FUNCTIONS = 3  # in the terminal: those that changed most
 _MAX_SETTINGS = 8  # settings in the terminal
 # of the step or of a sample: smaller stages that did not change are not listed
@@ -87,7 +87,7 @@ def _listed_quantities(diff: RunDiff) -> list[Quantity]:
     ]
 
     def moved(function: Quantity) -> float:
-        whole = step if function.group == code_shares.OF_STEP else sample
+        whole = step if function.group == code_shares.CODE_OF_STEP else sample
         of_s = whole.before if whole is not None else None
         return abs((function.after or 0.0) - (function.before or 0.0)) / (of_s or 1.0)
 
@@ -115,7 +115,7 @@ def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
         for quantity in members:
             if quantity.outcome == Outcome.CHANGED:
                 marked.add(len(rows))
-            rows.append(tuple(cells(quantity)))
+            rows.append(tuple(_cells(quantity)))
     heads = ("", "A", "B", "B/A", "95 %", "")
     return Table(tuple(rows), heads, right=frozenset({1, 2, 3, 4}), marked=frozenset(marked))
 
@@ -126,13 +126,13 @@ def _title(group: str, diff: RunDiff) -> str:
     return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
 
 
-def cells(quantity: Quantity) -> list[str]:
+def _cells(quantity: Quantity) -> list[str]:
     """Return a row: name, A, B, ratio, interval, outcome."""
     amounts = [
         BLANK if amount is None else value(amount, quantity.unit)
         for amount in (quantity.before, quantity.after)
     ]
-    of_program = quantity.group in (code_shares.OF_STEP, code_shares.OF_SAMPLE)
+    of_program = quantity.group in (code_shares.CODE_OF_STEP, code_shares.CODE_OF_SAMPLE)
     name = quantity.name if of_program else quantity.name.replace("_", " ")
     return [
         f"  {name}",
@@ -205,7 +205,7 @@ def render(diff: RunDiff) -> str:
         it=diff,
         opening=phrases.opening(diff.conclusion),
         groups=groups,
-        cells=cells,
+        cells=_cells,
         change=_change,
         runs=_runs,
         machine=list(machine_reasons(diff.machine)),

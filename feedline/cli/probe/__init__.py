@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from feedline.analysis.text.formatting import counted
 from feedline.cli.options import add_output, add_training
 from feedline.cli.outputs import check_files, name_files, progress_bar
-from feedline.cli.remaining import Remaining, about
+from feedline.cli.unfinished import Remaining, about
 from feedline.pipelines.names import PROBES
 from feedline.profiler.printable import say
 

@@ -134,7 +134,7 @@ def _remarks(ceilings: list[Ceiling]) -> Iterator[str]:
                 f"the peak, {settings['peak_source']}"
             )
         if ceiling.name == "sweep/model" and ceiling.value is not None:
-            yield batch_size(ceiling)
+            yield _batch_size(ceiling)
 
 
 def conclusion(ceilings: Ceilings) -> str:
@@ -223,7 +223,7 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
         )
 
 
-def batch_size(sweep: Ceiling) -> str:
+def _batch_size(sweep: Ceiling) -> str:
     """Say from which batch size on throughput is near its best, and whether larger ones are better."""
     settings = sweep.settings
     batches = list(map(int, _numbers(settings["batches"])))

@@ -1,6 +1,8 @@
-"""``feedline report``."""
+"""``feedline report``: of a run, or of what ``feedline attach -o`` wrote."""
 
 import argparse
+import io
+import json
 import os
 import shlex
 import time
@@ -27,7 +29,6 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.parser import Parser
-from feedline.cli.report.attached_folder import is_attached, report_attached
 from feedline.cli.report.process_reports import (
     REPORT_FILES,
     is_of_records,
@@ -44,8 +45,75 @@ if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report
     from feedline.analysis.measure.source_lines import SourceLines
     from feedline.analysis.report.console import Console
+    from feedline.analysis.report.document import Document
     from feedline.analysis.report.overview import Overview
     from feedline.profiler.store.run_folder import Run
+
+
+_RECORDED_ONLY = ("html", "with_source", "part", "ceilings", "link_bandwidth", "nccl_log")
+_KNOWN = "what was seen from outside is shown as text, Markdown or JSON"
+
+
+def _is_attached(folder: str) -> bool:
+    """Return whether a folder has what ``feedline attach`` saw."""
+    from feedline.analysis.report.of_attached import ATTACHED_FILE
+
+    return (Path(folder) / ATTACHED_FILE).is_file()
+
+
+def _report_attached(args: argparse.Namespace) -> int:
+    """Show what was seen, as ``feedline attach`` did; lines of source are left out.
+
+    Raises:
+        ScriptError: an option needs a recording.
+        RunDamaged, SchemaTooNew: it cannot be read.
+        OutputError: a file cannot be written.
+    """
+    from feedline.analysis.report import document_markdown, document_text
+    from feedline.analysis.report.json_report import plain
+    from feedline.analysis.report.of_attached import document, read_attached
+
+    for name in _RECORDED_ONLY:
+        if getattr(args, name):
+            raise ScriptError(f"--{name.replace('_', '-')} needs a recording: {_KNOWN}")
+    if args.format == "html":
+        raise ScriptError(f"--format html needs a recording: {_KNOWN}")
+    check_files(args)
+    seen = read_attached(Path(args.run[0]))
+    shown, data, console = document(seen, lambda place: ""), plain(seen), console_for(args)
+    files = [file for file in (args.output, args.json) if file is not None]
+    if args.output is not None:
+        save(args.output, _text(shown, data, args.output))
+    elif args.format is None or args.format == "text":
+        document_text.show(shown, console)
+    elif not args.quiet:
+        markdown = args.format == "markdown"
+        console.file.write(document_markdown.render(shown) if markdown else _json_of_attached(data))
+    if args.json is not None:
+        save_json(args.json, data)
+    name_files(console, files)
+    return 0
+
+
+def _text(shown: "Document", data: object, file: Path) -> str:
+    """Return the text of a file, whose ending chooses the format. Raises OutputError."""
+    from feedline.analysis.report import document_markdown, document_text
+    from feedline.analysis.report.console import Console
+
+    if file.suffix == ".json":
+        return _json_of_attached(data)
+    if file.suffix == ".md":
+        return document_markdown.render(shown)
+    if file.suffix == ".txt":
+        text = io.StringIO()
+        document_text.show(shown, Console(file=text, width=document_text.WIDTH, color_system=None))
+        return text.getvalue()
+    raise OutputError(f"{file}: {_KNOWN}: use .txt, .md or .json")
+
+
+def _json_of_attached(data: object) -> str:
+    return json.dumps(data, indent=1) + "\n"
+
 
 _BY_RANK_ONLY = ("dask", "processes")
 _REPORT_ONLY = (
@@ -115,8 +183,8 @@ class ReportCommand:
                 "several run folders can only be compared by rank: add --by-rank, or give one run "
                 "folder"
             )
-        if is_attached(args.run[0]):
-            return report_attached(args)
+        if _is_attached(args.run[0]):
+            return _report_attached(args)
         args.names = _names_of(args)
         _refuse_source(args)
         check_files(args)

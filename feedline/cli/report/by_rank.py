@@ -7,7 +7,7 @@ from feedline.analysis.ranks.communication import SHARES
 from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report import phrases
 from feedline.analysis.report.document import Document, Headline, Items, Note, Table
-from feedline.analysis.report.figures.rank_parts import PART_LABELS
+from feedline.analysis.report.figures.step_times import PART_LABELS
 from feedline.analysis.text.formatting import (
     BLANK,
     Scale,

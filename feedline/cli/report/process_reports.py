@@ -62,9 +62,13 @@ def report_process(
     It goes into the run folder if it is the only one, else into its own. Of several trainings that
     the process ran one after another: a report for each, and an overview.
     """
-    from feedline.analysis.explain import tried
-    from feedline.analysis.explain.build_traces import holds_traces
-    from feedline.analysis.explain.reports_of_run import ceilings_of, of_process, report_of
+    from feedline.analysis.explain import speed_trial
+    from feedline.analysis.explain.reports_of_run import (
+        ceilings_of,
+        holds_traces,
+        of_process,
+        report_of,
+    )
     from feedline.analysis.report import perfetto_trace, stack_files
     from feedline.analysis.traces.windows import read_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX
@@ -85,7 +89,7 @@ def report_process(
         report = report_of(part, ceilings, network)
         said = [*report.notes, *(windows.notes if windows is not None else [])]
         if not several and len(parts) == 1:
-            said = [*(trial.says() for trial in tried.of_run(path)), *said, *notes]
+            said = [*(trial.says() for trial in speed_trial.of_run(path)), *said, *notes]
         return replace(report, notes=said)
 
     if args.with_source and (several or len(parts) > 1):

@@ -158,7 +158,7 @@ def _record_ranks(
         OutputError: there is no room.
     """
     from feedline.cli import child
-    from feedline.cli.remaining import Remaining
+    from feedline.cli.unfinished import Remaining
 
     recorded: list[Path] = []
     left = Remaining(len(ranks))
@@ -348,12 +348,12 @@ def from_runs(paths: list[Path]) -> _StudyInput:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.explain.late_launch import late_of
-    from feedline.analysis.scaling import launch_points, together
+    from feedline.analysis.scaling import launch_points
     from feedline.profiler.store.trainings import open_run, require_one_training
 
     launches = launch_points.launches([require_one_training(open_run(path)) for path in paths])
     points = launch_points.points_of(launches)
-    if refused := together.why_incomparable(launches, points):
+    if refused := launch_points.why_incomparable(launches, points):
         return _StudyInput(points, refused=refused)
     largest = points[-1]
     late = late_of(launches[-1], largest.ranks, largest.step_s)

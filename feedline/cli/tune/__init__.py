@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import add_output, at_least, positive
 from feedline.cli.outputs import check_files, console_for, name_files, progress_bar, save, save_json
-from feedline.cli.remaining import about
 from feedline.cli.runs import add_run, chosen_run
 from feedline.cli.settings import MAX_WORKERS
+from feedline.cli.unfinished import about
 from feedline.cli.whatif import NO_PREDICTION
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
-    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.ledger.finding import Refused
     from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
     from feedline.cli.whatif.prediction import Replayable
 
@@ -72,7 +72,7 @@ class TuneCommand:
         _check_outputs(args)
         args.run = chosen_run(args, "tune")
 
-        from feedline.analysis.ledger.change import Refused
+        from feedline.analysis.ledger.finding import Refused
         from feedline.analysis.predict.search import Tuning
         from feedline.analysis.report import document_text
         from feedline.cli.tune.text import document_of
@@ -101,7 +101,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 def _tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     """Search, say before how long that takes, and measure it."""
-    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.ledger.finding import Refused
     from feedline.analysis.ledger.view import loader_call
     from feedline.analysis.ledger.view.cpus import crowded
     from feedline.analysis.predict.search import Searcher, Tuning

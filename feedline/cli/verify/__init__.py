@@ -110,7 +110,7 @@ class VerifyCommand:
         _add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from feedline.analysis.explain.tried import lines
+        from feedline.analysis.explain.speed_trial import lines
 
         check_json(args)
         given = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
@@ -189,7 +189,7 @@ def _example(args: argparse.Namespace) -> str:
 
 def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List earlier trials."""
-    from feedline.analysis.explain.tried import read
+    from feedline.analysis.explain.speed_trial import read
     from feedline.analysis.report import document_text
     from feedline.cli.verify.text import document_of_earlier
 

@@ -14,32 +14,34 @@ from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.speed_trial import (
     CHANGED,
     CODES,
+    LEDGER,
     MARGIN,
     REJECT,
+    SPEED,
     UNCHANGED,
     SpeedTrial,
     TrialRun,
     Tried,
     decide,
+    identity,
 )
-from feedline.analysis.explain.tried import LEDGER, SPEED, identity
-from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Refused
 from feedline.analysis.ranks import comparison as between_ranks
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
-from feedline.cli.remaining import Remaining, about
 from feedline.cli.settings import Value
-from feedline.cli.unfinished import Unfinished, fingerprint
+from feedline.cli.unfinished import Remaining, Unfinished, about, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
-from feedline.cli.verify.loader_line import NoDiff, loader_diff
 from feedline.cli.verify.text import document_of, write_trial
 from feedline.cli.verify.tried_change import (
+    NoDiff,
     as_assignments,
     environment_of,
+    loader_diff,
     settings_of,
     tried,
     tried_with,

@@ -13,13 +13,11 @@ from feedline.analysis.convergence.curves import is_lower_better
 from feedline.analysis.convergence.read_training import read
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.trial import Branch, FixTrial, decide, final_value, usual_metric
-from feedline.analysis.explain.speed_trial import CODES
-from feedline.analysis.explain.tried import LEDGER
+from feedline.analysis.explain.speed_trial import CODES, LEDGER
 from feedline.analysis.report import document_text
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
-from feedline.cli.remaining import Remaining
-from feedline.cli.unfinished import Unfinished, fingerprint, is_unfinished
+from feedline.cli.unfinished import Remaining, Unfinished, fingerprint, is_unfinished
 from feedline.cli.verify.guard import OUT, out_folder
 from feedline.cli.verify.text import document_of_seeds, write_trial
 from feedline.convergence.apply import parse_fixes

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feedline.analysis.convergence.trial import Branch, FixTrial
-from feedline.analysis.explain import tried
+from feedline.analysis.explain import speed_trial
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.report.document import (
@@ -140,7 +140,7 @@ def _cells(branches: list[Branch]) -> list[str]:
     ]
 
 
-def document_of_earlier(trials: Sequence[tried.Trial]) -> Document:
+def document_of_earlier(trials: Sequence[speed_trial.Trial]) -> Document:
     """Return earlier trials, and how well they were predicted."""
     rows = [
         (
@@ -193,6 +193,6 @@ def write_trial(
     """
     entry = {"command": mask_argv(program), **entry}
     at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    results.add_line(folder, tried.LEDGER, json.dumps({"at": at, **entry}))
+    results.add_line(folder, speed_trial.LEDGER, json.dumps({"at": at, **entry}))
     if json_file is not None:
         save(json_file, json.dumps({**entry, **more}, indent=1) + "\n")

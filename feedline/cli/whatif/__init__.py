@@ -19,7 +19,7 @@ from feedline.cli.settings import (
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.predict.whatif import WhatIf
+    from feedline.analysis.predict.limits import WhatIf
 
 NO_PREDICTION = 1  # exit code
 
@@ -97,8 +97,8 @@ def _predict(args: argparse.Namespace) -> "WhatIf":
         DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable
             image.
     """
-    from feedline.analysis.ledger.change import Change, Refused
-    from feedline.analysis.predict.whatif import WhatIf, answer
+    from feedline.analysis.ledger.finding import Change, Refused
+    from feedline.analysis.predict.limits import WhatIf, answer
     from feedline.cli.whatif.prediction import change_of_settings, replayable
 
     question = WhatIf(args.settings, fix=args.fix or "")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.analysis.explain.predictions import joined
-from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Change, Factor, Refused
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.cpus import crowded
 from feedline.analysis.text.formatting import seconds
@@ -16,8 +16,8 @@ from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.ledger.change import Change, Refused
     from feedline.analysis.ledger.facts import RuleInputs
+    from feedline.analysis.ledger.finding import Change, Refused
     from feedline.analysis.measure.model import Gauge, Throughput
     from feedline.analysis.predict.limits import Predictor
 
@@ -217,7 +217,7 @@ class Replayable:
         """
         from feedline.analysis.explain.diagnose import diagnose
         from feedline.analysis.explain.predictions import change_of
-        from feedline.analysis.ledger.change import Change, Refused
+        from feedline.analysis.ledger.finding import Change, Refused
 
         findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
@@ -251,10 +251,14 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
             cannot be read.
         CeilingsDamaged: its ceilings.json cannot be read.
     """
-    from feedline.analysis.explain.build import rejected_of, training_input
-    from feedline.analysis.explain.build_traces import holds_traces
-    from feedline.analysis.explain.reports_of_run import ceilings_of, place
-    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.explain.reports_of_run import (
+        ceilings_of,
+        holds_traces,
+        place,
+        rejected_of,
+        training_input,
+    )
+    from feedline.analysis.ledger.finding import Refused
     from feedline.profiler.store.trainings import open_run, require_one_training
 
     run = open_run(path)

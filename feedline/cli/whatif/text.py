@@ -14,8 +14,9 @@ from feedline.analysis.predict.limits import (
     STEP,
     WORKERS,
     NextLimit,
+    WhatIf,
+    rate_of,
 )
-from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.document import Document, Field, Fields, Headline, Note
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.text.formatting import rate as format_rate

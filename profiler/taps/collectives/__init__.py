@@ -12,7 +12,7 @@ from feedline.profiler import masks
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
+from feedline.profiler.taps.collectives.groups import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
 
 GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialized"

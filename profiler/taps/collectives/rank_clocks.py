@@ -39,7 +39,7 @@ _PREFIX = "feedline/clock"
 _lives = itertools.count()
 
 
-class ClockThread(threading.Thread):
+class _ClockThread(threading.Thread):
     """One rank's part of the measurement.
 
     Args:
@@ -183,7 +183,7 @@ def _host() -> str:
         return "host"
 
 
-def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
+def start_clock(report: ReportHook, before: bool) -> _ClockThread | None:
     """Measure from now on; None if there is nothing to measure.
 
     Args:
@@ -207,6 +207,6 @@ def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
             f"cannot open a separate connection to the process group's store, {masks.error(error)}",
         )
         return None
-    thread = ClockThread(store, rank, size, report, before)
+    thread = _ClockThread(store, rank, size, report, before)
     thread.start()
     return thread

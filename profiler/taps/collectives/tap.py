@@ -26,15 +26,161 @@ from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.c10d_operations import (
-    CollectiveOperation,
-    collective_operations,
-)
 from feedline.profiler.taps.collectives.ends import COLLECTIVE, CudaEnds, Ends, StartedCollective
-from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
-from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
+from feedline.profiler.taps.collectives.groups import (
+    COLLECTIVES_HOOK,
+    Channel,
+    RecordedGroup,
+    RecordedGroups,
+)
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import NoFunctionModes
+
+#: c10d operator -> what it is. Others, of a newer torch, go by their own name.
+_OPERATION_NAMES = {
+    "allreduce_": "all_reduce",
+    "allreduce_coalesced_": "all_reduce",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "allgather_coalesced_": "all_gather",
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "reduce_scatter_": "reduce_scatter",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "broadcast_": "broadcast",
+    "reduce_": "reduce",
+    "gather_": "gather",
+    "scatter_": "scatter",
+    "barrier": "barrier",
+    "monitored_barrier_": "monitored_barrier",
+    "send": "send",
+    "recv_": "recv",
+    "recv_any_source_": "recv",
+}
+_NO_WORK = "check_for_nan"  # moves nothing, has no group
+# which of (output, input) every rank has: its share of the message
+_ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}
+_SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
+
+
+@dataclass(frozen=True, slots=True)
+class _CollectiveOperation:
+    """How to read the arguments of one operator.
+
+    Attributes:
+        op: the operator.
+        name: what it is.
+        group: where in the arguments the process group is; before it are the tensors, outputs
+            first.
+        share: which of the tensors is one rank's share where the rest is on the root only; None
+            otherwise.
+        tag: where the tag of a message between two ranks is; -1: it is none.
+        peer: position of the other rank; -1: none, or any source.
+        sends: this rank is the one that sends.
+        empty: its tensor carries nothing.
+        reducer: DistributedDataParallel's reducer uses it.
+        plain: one list of tensors, which is the message.
+        waits: where in the arguments is said whether the caller does without waiting, which is left
+            out where it is the default, True; -1: nowhere.
+    """
+
+    op: Any
+    name: str
+    group: int
+    share: int | None
+    tag: int
+    peer: int
+    sends: bool
+    empty: bool
+    reducer: bool
+    plain: bool
+    waits: int
+
+    def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
+        """Return any one of the tensors."""
+        for side in args[: self.group]:
+            while isinstance(side, list | tuple):
+                if not side:
+                    break
+                side = side[0]
+            else:
+                if isinstance(side, torch.Tensor):
+                    return side
+        return None
+
+    def nbytes(self, args: tuple[Any, ...], ranks: int) -> int:
+        """Return S, the full message: the larger of input and output.
+
+        For gather and scatter it is n shards, although only the root holds them all.
+
+        Args:
+            args: of the call.
+            ranks: n of the group.
+        """
+        if self.empty:
+            return 0
+        if self.share is not None:
+            return ranks * _total(args[self.share])
+        if self.plain:
+            return _total(args[0])
+        return max(_total(args[0]), _total(args[1]))
+
+
+def _total(value: Any) -> int:
+    """Return the bytes of a tensor, or of all tensors in a list or a list of lists."""
+    if isinstance(value, list | tuple):
+        return sum(map(_total, value)) if len(value) != 1 else _total(value[0])
+    if value.layout is torch.strided:
+        return int(value.nbytes)
+    if value.is_sparse:
+        return int(value._values().nbytes + value._indices().nbytes)
+    return 0
+
+
+def _collective_operations() -> list[_CollectiveOperation]:
+    """Return all operators of c10d that work on a process group.
+
+    Raises:
+        RuntimeError: this torch has none.
+    """
+    operations = []
+    for qualified in torch._C._dispatch_get_all_op_names():
+        library, _, name = qualified.partition("::")
+        if library != "c10d" or name == _NO_WORK or "." in name:
+            continue
+        op = getattr(torch.ops.c10d, name).default
+        names = [argument.name for argument in op._schema.arguments]
+        if "process_group" not in names:
+            continue
+        peer = next(
+            (
+                names.index(peer_name)
+                for peer_name in ("dst", "src")
+                if peer_name in names and name in _SENDS
+            ),
+            -1,
+        )
+        operations.append(
+            _CollectiveOperation(
+                op=op,
+                name=_OPERATION_NAMES.get(name, name.strip("_")),
+                group=names.index("process_group"),
+                share=_ON_ROOT_ONLY.get(name),
+                tag=names.index("tag") if name in _SENDS else -1,
+                peer=peer,
+                sends=_SENDS.get(name, False),
+                empty="barrier" in name,
+                reducer=name == "allreduce_",
+                plain=names.index("process_group") == 1 and "barrier" not in name,
+                waits=names.index("async_op") if "async_op" in names else -1,
+            )
+        )
+    if not operations:
+        raise RuntimeError("this torch has no c10d operators")
+    return operations
+
 
 _DISPATCH_KEY = "BackendSelect"
 # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
@@ -86,14 +232,14 @@ class _CollectiveKernels:
         key = torch._C._parse_dispatch_key(_DISPATCH_KEY)
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {_DISPATCH_KEY}")
-        below, operations = torch._C._dispatch_keyset_full_after(key), collective_operations()
+        below, operations = torch._C._dispatch_keyset_full_after(key), _collective_operations()
         self._module = torch._C._dispatch_library("IMPL", "c10d", _DISPATCH_KEY, __file__, 0)
         for operation in operations:
             self._module.impl(
                 operation.op.name(), _DISPATCH_KEY, self._kernel(operation, below), True
             )
 
-    def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:
+    def _kernel(self, operation: _CollectiveOperation, below: Any) -> Any:
         """Make a kernel with the dispatcher's own keys.
 
         Those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
@@ -178,7 +324,11 @@ class CollectiveTap:
         return 0 if self._errors else unknown
 
     def begin(
-        self, segment: Segment, operation: CollectiveOperation, kinds: _Kinds, args: tuple[Any, ...]
+        self,
+        segment: Segment,
+        operation: _CollectiveOperation,
+        kinds: _Kinds,
+        args: tuple[Any, ...],
     ) -> _Begun | None:
         """Record the start; None if that failed."""
         try:
@@ -236,7 +386,7 @@ class CollectiveTap:
             self._failed(error)
             return None
 
-    def complete(self, begun: _Begun, operation: CollectiveOperation, out: Any) -> None:
+    def complete(self, begun: _Begun, operation: _CollectiveOperation, out: Any) -> None:
         row, pg, _, events, waited = begun
         try:
             if row.ended:
@@ -262,7 +412,11 @@ class CollectiveTap:
             self._failed(error)
 
     def _kind(
-        self, segment: Segment, operation: CollectiveOperation, pg: Any, tensor: torch.Tensor | None
+        self,
+        segment: Segment,
+        operation: _CollectiveOperation,
+        pg: Any,
+        tensor: torch.Tensor | None,
     ) -> _Kind:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.tag < 0 else 0

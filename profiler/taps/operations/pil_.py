@@ -88,7 +88,7 @@ IMAGE = Library(
 )
 
 
-class TimedFile:
+class _TimedFile:
     """Behaves like the file; ``write_to`` records the sum of its reads.
 
     Bytes of an ``io.BytesIO`` are not counted: whoever put them there has read them.
@@ -209,7 +209,7 @@ class _Watch:
         self.loads = bool(image.tile)
         self._image, self._write, self._core = image, write, _core_of(image)
         self._file = image.fp
-        self._timed = None if image.fp is None else TimedFile(image.fp)
+        self._timed = None if image.fp is None else _TimedFile(image.fp)
         _exchange(image, self._file, self._timed)
         _loading.watch = self
         self._ranges = recorder.ranges

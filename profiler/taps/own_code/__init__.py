@@ -10,7 +10,7 @@ Python calls that the loop makes outside models, backward passes and updates are
 forward in each of three steps in a row receives a tensor that a function returned, that function
 makes the batches; from then on only it is timed, in some of the steps (producers.py). If a model's
 input was not returned by a function, as in a loop that indexes a tensor itself, it stays unknown,
-unless it is in memory all the time (resident.py).
+unless it is in memory all the time (producers.py).
 """
 
 import os
@@ -23,8 +23,7 @@ import torch
 from feedline.profiler.events import Flag
 from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.recorder import inside, recorder
-from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer
-from feedline.profiler.taps.own_code.resident import ResidentInput
+from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer, ResidentInput
 from feedline.profiler.taps.own_code.stretches import OwnCodeTimer
 from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.torch_internals import (

@@ -20,7 +20,6 @@ from traces.numbers.lines import (
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
-from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_budget import (
     _ONE_RANK,
     STEP_PARTS,
@@ -34,7 +33,7 @@ from feedline.analysis.traces.trace_budget import (
     with_waiting,
 )
 from feedline.analysis.traces.trace_columns import Kind
-from feedline.analysis.traces.trace_steps import find_steps, window_of
+from feedline.analysis.traces.trace_steps import find_steps, find_threads, window_of
 
 STEP = said("ProfilerStep#1", 0, 100)
 

@@ -8,11 +8,10 @@ from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, opera
 
 from feedline.analysis.intervals import flatten
 from feedline.analysis.traces.calls import _nest, sum_calls
-from feedline.analysis.traces.kinds_of_work import Copy
+from feedline.analysis.traces.kernel_names import Copy
 from feedline.analysis.traces.rank_trace import _copies, _kernels
-from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind
-from feedline.analysis.traces.trace_steps import TraceWindow
+from feedline.analysis.traces.trace_steps import TraceWindow, find_threads
 
 WHOLE = TraceWindow(0, 1 << 40, 0)
 

@@ -3,9 +3,8 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
-from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_budget import device_work, find_input, find_waits
-from feedline.analysis.traces.trace_steps import find_steps, window_of
+from feedline.analysis.traces.trace_steps import find_steps, find_threads, window_of
 
 STEP = said("ProfilerStep#1", 0, 100)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, Copy, _synchronises, copy_of
+from feedline.analysis.traces.kernel_names import FLOAT32_PRODUCT, Copy, _synchronises, copy_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from needs import TRACES
 from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
-from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_budget import (
     DeviceWork,
     GpuFigures,
@@ -22,7 +21,7 @@ from feedline.analysis.traces.trace_budget import (
     gpu_figures,
 )
 from feedline.analysis.traces.trace_columns import Trace
-from feedline.analysis.traces.trace_steps import TraceWindow, window_of
+from feedline.analysis.traces.trace_steps import TraceWindow, find_threads, window_of
 
 REFERENCE = TRACES / "reference.json"
 WANTED = json.loads(REFERENCE.read_text())["traces"] if REFERENCE.exists() else {}

@@ -18,9 +18,8 @@ from traces.numbers.lines import (
     trace,
 )
 
-from feedline.analysis.traces.threads import NO_TRACK, find_threads
 from feedline.analysis.traces.trace_columns import Kind
-from feedline.analysis.traces.trace_steps import find_steps
+from feedline.analysis.traces.trace_steps import NO_TRACK, find_steps, find_threads
 
 
 def steps(*rows):
