@@ -113,6 +113,16 @@ class _ModelDepth(threading.local):
     inside = 0
 
 
+def _held(params: Any) -> list[Any]:
+    """Return parameters that can be read twice: generators, in groups too, would be empty then."""
+    return [
+        {**given, "params": list(given["params"])}
+        if isinstance(given, dict) and isinstance(given.get("params"), Iterator)
+        else given
+        for given in params
+    ]
+
+
 def _base_rates(groups: list[dict[str, Any]]) -> list[float]:
     """Return the rate of each group before any scheduler changed it."""
     return [float(group.get("initial_lr", group.get("lr", math.nan))) for group in groups]
@@ -175,6 +185,10 @@ class FixInjector:
             False  # an optimizer in place of torch's, which may itself be made of torch's
         )
         self._hooks: list[RemovableHandle] = []  # on optimizers
+        # the rates that new optimizers were made with, until their first update
+        self._own_rates: weakref.WeakKeyDictionary[torch.optim.Optimizer, list[float]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._changed: dict[int, RateChanges] = {}
         self._depth = _ModelDepth()
@@ -312,7 +326,8 @@ class FixInjector:
                     act(module)
         if self._is_first and self._epoch is None:  # a call may come before there is a loader
             self._epoch = self._last_loader
-        self._rows += rows(args, kwargs)
+        with suppress(Exception):  # a dictionary of the program's own
+            self._rows += rows(args, kwargs)
         self._depth.inside += 1
         try:
             output = original(module, *args, **kwargs)
@@ -377,7 +392,7 @@ class FixInjector:
             if self._making:
                 return original(params, *args, **kwargs)
             fix, make = self._make
-            params = list(params)
+            params = _held(params)
             self._making = True
             try:
                 usual = inspect.signature(original).parameters["lr"].default
@@ -390,6 +405,7 @@ class FixInjector:
                 self._making = False
             made_types.append(type(optimizer))
             self._acted(fix)
+            self._own_rates[optimizer] = _base_rates(optimizer.param_groups)
             self._watch_loads(fix, optimizer)
             return optimizer
 
@@ -417,8 +433,26 @@ class FixInjector:
 
         self._hooks.append(optimizer.register_load_state_dict_pre_hook(loading))
 
+    def _see_that_its_rate_is_kept(self, optimizer: torch.optim.Optimizer) -> None:
+        """Say of a new optimizer, at its first update, that the program sets its rates.
+
+        A scheduler that multiplies the rate keeps the one that it starts from in the groups.
+        """
+        own = self._own_rates.pop(optimizer, None)
+        if own is None or self._make is None:
+            return
+        now = _base_rates(optimizer.param_groups)
+        with self._guarded(self._make[0]):
+            for made, found in zip(own, now, strict=False):
+                if made != found:
+                    raise ValueError(
+                        f"the program sets the learning rates itself: {found:g} in the first "
+                        f"update, not {made:g}"
+                    )
+
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
+        self._see_that_its_rate_is_kept(optimizer)
         if not self._open.begins(optimizer):
             if self._factor != 1.0 and not _has_its_rate(optimizer, self._outer()):
                 self._changed[id(optimizer)] = multiply_rates(optimizer, self._factor)

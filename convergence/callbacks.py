@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -142,7 +142,7 @@ def _inside(optimizer: Any) -> torch.optim.Optimizer:
 
 
 def _parts(batch: object) -> Iterable[Any]:
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return batch.values()
     return batch if isinstance(batch, list | tuple) else (batch,)
 
@@ -151,7 +151,7 @@ def _samples(batch: object) -> int | None:
     """Return the length of the first tensor in a batch."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else None
-    if not isinstance(batch, dict | list | tuple):
+    if not isinstance(batch, Mapping | list | tuple):
         return None
     return next((samples for samples in map(_samples, _parts(batch)) if samples is not None), None)
 

@@ -8,7 +8,7 @@ FeedlineError                  70
 +-- OutputError                73   the place to write to is read-only or full
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
 +-- MissingDependency          69   an optional package is needed for this and is not installed
-+-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
++-- DataError                  66   a folder of images that is missing or holds nothing that can be used; missing ceilings
 +-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
 +-- WorkersLost                69   helper processes of a pool or a cluster do not respond
@@ -17,7 +17,7 @@ FeedlineError                  70
 +-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
 +-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
 +-- OverBudget                 77   the run exceeds a limit of its budget
-+-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its ranks share no work
++-- NotJudged                  75   the run exceeds no limit, but some could not be judged; its ranks share no work; or it failed
 +-- ProcessNotFound           67   no process with that number, it has ended, or it does not run Python
 +-- NotPermitted              71   the system does not let a process be read
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
@@ -26,9 +26,12 @@ FeedlineError                  70
 
 import builtins
 import os
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
+#: Behind the file's name of functions that stand for others (taps/patch.py). warnings.warn passes by
+#: frames of files with the last two words in their names, those of the import system.
+SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 #: Python has them from 3.11 on.
 _GROUPS: Any = getattr(builtins, "BaseExceptionGroup", ())
 
@@ -230,9 +233,13 @@ def _without_us(trace: TracebackType | None) -> TracebackType | None:
         trace = trace.tb_next
     kept: TracebackType | None = None
     for frame in reversed(frames):
-        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith(
-            "feedline."
-        ):
+        if kept is None or not _is_ours(frame.tb_frame):
             frame.tb_next = kept
             kept = frame
     return kept
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Return whether a frame is of feedline, or of a function that stands for one of a library."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith("feedline.") or frame.f_code.co_filename.endswith(SKIPPED_FILE_SUFFIX)

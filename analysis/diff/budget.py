@@ -11,6 +11,7 @@ from feedline.analysis.diff.side import ComparedRun, interval_of
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.noise import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
+from feedline.analysis.rules import BY_ID
 from feedline.analysis.text.formatting import NOT_MEASURED, share, value
 
 MIN_STEPS = 16
@@ -75,6 +76,7 @@ class CheckedLimit:
         value, limit: in the unit of the key; None where the quantity is missing or the limit is not
             a number.
         about: ``input`` where it is about the loader, whose line in the script is known.
+        place: file and line to change, ``train.py:31``; empty: none is known.
     """
 
     id: str
@@ -83,6 +85,7 @@ class CheckedLimit:
     value: float | None = None
     limit: float | None = None
     about: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class Figure:
         return f" (95 % interval {self.text(self.low)} {end})"
 
 
-_ZERO_SECONDS = Figure(0.0, None, None, "s")
+_SHARES = "stage_share."  # begins the names of shares of the step
 
 
 def check_budget(
@@ -186,7 +189,8 @@ def _limited(
 
     It is exceeded only if its whole interval is beyond, so that noise does not fail a gate.
     """
-    figure = figures.get(name, _ZERO_SECONDS if absent else None)
+    nothing = Figure(0.0, None, None, SHARE if name.startswith(_SHARES) else "s")
+    figure = figures.get(name, nothing if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
         others = (
@@ -280,7 +284,7 @@ def figures_of(run: ComparedRun) -> Iterator[tuple[str, Figure]]:
                 None if bound is None else bound / step.mean_s
                 for bound in (figure.value, figure.low, figure.high)
             ]
-            yield f"stage_share.{measure.name}", Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
+            yield f"{_SHARES}{measure.name}", Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
@@ -327,7 +331,10 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
             f"{finding.rule_id}: {finding.message}{f'. Fix: {advice(finding)}' if finding.fix else ''}"
             for finding in there
         )
-        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about="input")
+        first = next((finding for finding in there if finding.place), there[0])
+        rule = BY_ID.get(first.rule_id)
+        about = "input" if rule is not None and rule.of_input else ""
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about=about, place=first.place)
     return (
         CheckedLimit(id, Outcome.UNKNOWN, unknown)
         if unknown

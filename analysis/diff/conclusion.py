@@ -192,7 +192,7 @@ def _pace(diff: RunDiff, runs: Sequence[ComparedRun]) -> str:
         equal = (
             ""
             if _negligible(step.machine)
-            else f"; at least {_faster(step.ratio)} at equal machine speed"
+            else f"; about {_faster(step.ratio)} at equal machine speed"
         )
         return f"B is {by} than A: {rates}{equal} ({_interval(step)})."
     if step.outcome == Outcome.MACHINE:

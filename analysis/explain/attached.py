@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.explain.standstill import Standstill, standstill
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
 from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT, origin
 from feedline.analysis.measure.code_places import OTHER as OWN
@@ -15,7 +15,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
 from feedline.analysis.text.formatting import called, nearly
 from feedline.analysis.text.sentences import COUNT, NAME, PART, PERCENT, Sentence
-from feedline.profiler.attach.watched import Watched
+from feedline.profiler.attach.watched import Watched, WatchedCpus
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
@@ -29,6 +29,9 @@ _SOME, _MOST = 0.05, 0.2
 _PART_OF_LOOP, _DEEPER = 0.3, 0.7  # of a function: what it calls that takes more is named instead
 _BUSY = 0.8  # workers that are idle less than the rest of it are as many as help
 _MOST_IDLE = 0.5  # of workers' time: above it, what they do is not what binds
+#: Of the CPUs that a training may use: it is what holds them, or other programs are a part of it.
+_HOLDS, _HELD = 0.8, 0.2
+_FREE = 0.5  # CPUs: with fewer, a worker more only takes them from the others
 _CLOCK_S = 0.1  # by which the start of a process is known
 _FEWEST = 20  # samples of the main process that are worth a verdict
 
@@ -46,7 +49,9 @@ _FASTER = Sentence("Make {function} faster, or keep its results.", function=NAME
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 _QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
-_FEWER = "Stop other programs on this machine, or give the training more CPUs."
+_OTHERS = "Stop other programs on this machine, or give the training more CPUs."
+_FEWER = "Use fewer workers or threads, or give the training more CPUs."
+_MORE_CPUS = "Give the training more CPUs."
 _ELSEWHERE = Sentence("The main thread only waits for other threads, and none was seen to train.")
 _UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
 
@@ -224,7 +229,7 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
         else SampledProcesses(_rows(code, MAIN), _rows(code, WORKER))
     )
     elsewhere = not still.stuck and _waits_for_threads(sampled, processes)
-    findings = [] if elsewhere else _findings(code, sampled, still, ranks)
+    findings = [] if elsewhere else _findings(code, sampled, still, ranks, watched.cpus)
     limit, cause = (_ELSEWHERE(), "") if elsewhere else _verdict(sampled, still, findings, code)
     top = findings[0] if findings else None
     return AttachedReport(
@@ -302,16 +307,17 @@ def _findings(
     sampled: SampledProcesses,
     still: Standstill,
     ranks: Sequence[WatchedRank],
+    cpus: WatchedCpus | None,
 ) -> list[Finding]:
     findings = [still.finding()] if still.stuck else []
     folder = ranks[0].main.folder if ranks else ""
     waits = _part_of(sampled.main, _INPUT)
     if code is not None and not still.stuck:
-        findings += _crowded(ranks)
+        findings += _crowded(ranks, cpus)
         slow = slowest(code)
         if slow is not None and waits >= _SOME:
-            crowded = bool(findings)
-            findings.append(_slow(code, slow, sampled, waits, folder, crowded))
+            has_room = not findings and _has_room(ranks, cpus)
+            findings.append(_slow(code, slow, sampled, waits, folder, has_room))
         if _part_of(sampled.main, _LOOP) >= _MOST:
             findings += _own(code, sampled, folder)
     return sorted(findings, key=lambda finding: _explains(finding, waits), reverse=True)
@@ -329,20 +335,54 @@ def _explains(finding: Finding, waits: float) -> float:
     return finding.evidence[0].value * (waits if finding.rule_id == "user_code" else 1.0)
 
 
-def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
+def _used_cpus(ranks: Sequence[WatchedRank]) -> float:
+    """Return how many CPUs the processes of a training use, on average."""
+    processes = [one for rank in ranks for one in (rank.main, *rank.workers) if one.seconds > 0]
+    return sum(one.usage.cpu_s / one.seconds for one in processes)
+
+
+def _has_room(ranks: Sequence[WatchedRank], cpus: WatchedCpus | None) -> bool:
+    """Return whether a CPU is known to be free, for one worker more."""
+    return cpus is not None and min(cpus.free, cpus.allowed - _used_cpus(ranks)) >= _FREE
+
+
+def _more_cpus(used: float, cpus: WatchedCpus | None) -> str:
+    """Return what to do for more CPUs, by who is seen to hold them."""
+    if cpus is None:
+        return _MORE_CPUS
+    if used >= _HOLDS * cpus.allowed:
+        return _FEWER
+    return _OTHERS if cpus.allowed - cpus.free - used >= _HELD * cpus.allowed else _MORE_CPUS
+
+
+def _crowded(ranks: Sequence[WatchedRank], cpus: WatchedCpus | None) -> list[Finding]:
     """Return how long processes wait for a CPU, where that is long."""
     processes = [one for rank in ranks for one in (rank.main, *rank.workers) if one.seconds > 0]
     waits = [min(1.0, one.usage.runqueue_s / one.seconds) for one in processes]
     part = sum(waits) / len(waits) if waits else 0.0
     if part < _MOST:
         return []
+    used = _used_cpus(ranks)
     return [
         Finding(
             "cpu_saturated",
             Severity.of(part),
             message=_QUEUES(part=part),
-            evidence=[Evidence("runqueue_share", "waiting for a CPU", part, SHARE)],
-            fix=_FEWER,
+            evidence=[
+                Evidence("runqueue_share", "waiting for a CPU", part, SHARE),
+                *measured(
+                    [
+                        ("cpus_of_training", "CPUs used by this training", used, "CPUs"),
+                        (
+                            "cpus_allowed",
+                            "CPUs available to this training",
+                            cpus.allowed if cpus is not None else None,
+                            "CPUs",
+                        ),
+                    ]
+                ),
+            ],
+            fix=_more_cpus(used, cpus),
         )
     ]
 
@@ -359,10 +399,10 @@ def _slow(
     sampled: SampledProcesses,
     waits: float,
     folder: str,
-    crowded: bool,
+    has_room: bool,
 ) -> Finding:
-    function, busy = called(slow.node.function), 1 - _part_of(sampled.workers, (IDLE,))
-    more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and not crowded else []
+    function, busy = called(slow.name), 1 - _part_of(sampled.workers, (IDLE,))
+    more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and has_room else []
     what = f"{function}, share of making a sample"
     return Finding(
         "user_code",

@@ -3,13 +3,12 @@
 It asks the rules, and decides which of their findings are told.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence.checks import GRAVE, without_same_fix
 from feedline.analysis.explain.model import MAX_FINDINGS
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
-from feedline.analysis.explain.predictions import Predictions, refused_of_traces, unknown_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import F, Rule
@@ -18,7 +17,17 @@ from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.ledger.view.loop_code import sure_of_the_rest
 from feedline.analysis.ledger.view.recorded_ranks import recorded
-from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
+from feedline.analysis.rules import (
+    BY_ID,
+    CROSS_RANK,
+    DATA,
+    ENDED,
+    INPUT,
+    LOOP,
+    MACHINE,
+    TRACE,
+    unknown_input,
+)
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
@@ -33,8 +42,12 @@ _MIN_EXPLAINED = 1 / 3
 _LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)
 
 
+#: Adds to findings what their fixes would give, or why that is not predicted.
+Predicted = Callable[[list[Finding]], list[Finding]]
+
+
 def diagnose(
-    facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None
+    facts: RuleInputs, checks: Sequence[Finding] = (), predicted: Predicted = list
 ) -> list[Finding]:
     """Return what holds a run back, most important first.
 
@@ -47,7 +60,7 @@ def diagnose(
     Args:
         checks: what is wrong with how the training is set up. Of it, only what is of high severity
             is told here.
-        predictions: of the same run; None: nothing is predicted.
+        predicted: adds to findings what their fixes would give.
     """
     enough, ranks, rows, mean_s = (
         enough_steps(facts),
@@ -73,8 +86,7 @@ def diagnose(
         *map(_estimated, (*around, *own, *of_loop, *between)),
         *(finding for finding in wrong if finding not in grave),
     ]
-    if predictions is not None:
-        grave, others = predictions.attached(grave), predictions.attached(others)
+    grave, others = predicted(grave), predicted(others)
     others = [_with_place(finding, facts) for finding in others]
     ending = [finding for finding in others if _ends_training(finding)]
     outside = [finding for finding in others if _outweighs_steps(finding, others, facts)]
@@ -89,9 +101,9 @@ def diagnose(
     )
 
 
-def diagnose_traces(facts: TraceFacts) -> list[Finding]:
+def diagnose_traces(facts: TraceFacts, predicted: Predicted = list) -> list[Finding]:
     """Return the same of traces."""
-    findings = refused_of_traces([*_found(TRACE, facts), *_found(CROSS_RANK, facts.ranks)], facts)
+    findings = predicted([*_found(TRACE, facts), *_found(CROSS_RANK, facts.ranks)])
     rows = facts.rows
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown

@@ -24,7 +24,7 @@ from feedline.analysis.ledger.finding import (
     Refused,
     Severity,
 )
-from feedline.analysis.ledger.rule import Rule, Statement
+from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.ledger.view.input_wait import num_workers
@@ -35,7 +35,7 @@ from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.rules import BETWEEN_RANKS, BY_ID, INPUT, OTHERWISE
+from feedline.analysis.rules import BETWEEN_RANKS, BY_ID, INPUT, check_stating, unknown_input
 from feedline.analysis.rules.input import epoch_restart, too_few_workers
 from feedline.analysis.text.formatting import sentence
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -225,7 +225,7 @@ class Predictions:
         lifts = lifted_by(
             change,
             self.facts.setting("num_workers"),
-            full=_check_stating(Statement.CPUS_FULL, INPUT, self.facts) is not None,
+            full=check_stating(Statement.CPUS_FULL, INPUT, self.facts) is not None,
         )
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
@@ -301,22 +301,6 @@ def of_recording(
             )
 
     return Predictions(facts, rate, replay, limits, rejected)
-
-
-def unknown_input(facts: RuleInputs) -> Finding | None:
-    """Return the finding that nothing can be said of this run's input, let alone predicted.
-
-    None: there is none.
-    """
-    return _check_stating(Statement.UNKNOWN, OTHERWISE, facts)
-
-
-def _check_stating(
-    statement: Statement, rules: Iterable[Rule[RuleInputs]], facts: RuleInputs
-) -> Finding | None:
-    """Return what the first of these rules that states this finds."""
-    findings = (rule.check(facts) for rule in rules if rule.states is statement)
-    return next((finding for finding in findings if finding is not None), None)
 
 
 def _another_training(facts: RuleInputs, change: Change) -> Refused | None:

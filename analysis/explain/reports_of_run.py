@@ -15,6 +15,7 @@ import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from feedline.analysis.explain.model import (
     Verdict,
 )
 from feedline.analysis.explain.next_limit import cap_at_next_limit, with_gains
-from feedline.analysis.explain.predictions import Predictions, of_recording, unknown_input
+from feedline.analysis.explain.predictions import Predictions, of_recording, refused_of_traces
 from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.explain.speed_trial import Trial, rejected
 from feedline.analysis.explain.verdict import of_finding, verdict, verdict_of_traces
@@ -52,7 +53,7 @@ from feedline.analysis.ranks.cross_rank import RankComparison
 from feedline.analysis.ranks.many import rank_pool
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
 from feedline.analysis.ranks.traced_ranks import compare
-from feedline.analysis.rules import BY_ID
+from feedline.analysis.rules import BY_ID, unknown_input
 from feedline.analysis.rules.input import no_batch
 from feedline.analysis.rules.loop import killed_worker
 from feedline.analysis.traces import folder
@@ -64,8 +65,8 @@ from feedline.profiler import masks
 from feedline.profiler.ceilings import CEILINGS_FILE, Ceilings
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import few, reworded
+from feedline.profiler.store.layout import WINDOW
 from feedline.profiler.store.run_folder import Run
-from feedline.profiler.store.segment import WINDOW
 from feedline.profiler.store.trainings import parse_part_path, pick_training, split_run
 
 _SHOWN_ROWS = 100  # of each table
@@ -130,7 +131,9 @@ def _report_of_traces(
     shown = traces[first]
     facts = TraceFacts(shown, budgets, between)
     step, throughput = _step(shown, budgets[first]), _throughput(shown, budgets[first])
-    findings = with_gains(diagnose_traces(facts), throughput, step)
+    findings = with_gains(
+        diagnose_traces(facts, partial(refused_of_traces, facts=facts)), throughput, step
+    )
     return Report(
         run=_run_info(run, traces),
         verdict=verdict_of_traces(findings, facts),
@@ -277,7 +280,9 @@ def recorded_report(
     predictions = _predictions_of(read, read.facts, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
     findings = cap_at_next_limit(
-        diagnose(read.facts, checks, predictions), predictions.limits, read.facts.step.mean_s
+        diagnose(read.facts, checks, predictions.attached),
+        predictions.limits,
+        read.facts.step.mean_s,
     )
     if read.ended_badly:
         findings = [_without_more(finding, read.facts) for finding in findings]

@@ -246,6 +246,8 @@ class Trial:
         residual: measured over predicted; None: one of them is missing.
         inside: whether the intervals of the measured and the predicted gain overlap.
         verdict: "accept", "reject" or "inconclusive".
+        applies: whether the unchanged training ran as fast as recorded, which the prediction is
+            for.
     """
 
     at: str
@@ -256,6 +258,7 @@ class Trial:
     residual: float | None
     inside: bool | None
     verdict: str
+    applies: bool = True
 
     @property
     def settings(self) -> dict[str, int | bool]:
@@ -287,6 +290,8 @@ class Trial:
         """Say it in a sentence, for a report."""
         measured = f"measured {self.measured}" if self.measured else "no gain was measured"
         expected = f", predicted {self.predicted}" if self.predicted else ""
+        if not self.applies:
+            expected = " under other conditions than recorded, to which no prediction applies"
         return (
             f"tried on {self.at[:10]} by feedline verify: {self.change}: {measured}{expected}; "
             f"{self.verdict}"
@@ -330,17 +335,21 @@ def _trial(line: Mapping[str, Any]) -> Trial:
     gain = line["gain"]
     residual = line["residual"]
     inside = line["inside"]
+    expected = (
+        _gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high")))
+        if predicted and predicted["from"]
+        else ""
+    )
     return Trial(
         at,
         str(line.get("run", "")),
         str(line["change"]),
-        _gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high")))
-        if predicted and predicted["from"]
-        else "",
+        expected,
         _gains(*(gain[name] for name in ("mean", "low", "high"))) if gain else "",
         None if residual is None else float(residual),
         None if inside is None else bool(inside),
         verdict,
+        applies=residual is not None or not expected or not gain,
     )
 
 

@@ -171,7 +171,7 @@ def shortest_fix(top: Finding) -> str:
     """Return the change in as few words as it takes: arguments alone, where they are all of it."""
     rule = BY_ID.get(top.rule_id)
     if rule is not None and rule.by_settings and rule.effort is Effort.SETTING and top.settings:
-        return as_code(top.settings)
+        return as_code(top.settings, top.place)
     return _full_stop(top.fix) if top.fix else ""
 
 

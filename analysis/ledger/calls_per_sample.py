@@ -484,7 +484,7 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "drawn_one_by_one",
-        "Items are drawn one by one in Python; in a deque, each access walks through its blocks.",
+        "Items are drawn one by one in Python, and in a deque each access walks through blocks.",
         "Keep items in a list or in arrays, and draw all indices in one call",
         "https://github.com/ageron/handson-ml/pull/204",
         (_python(r"random\.py", "sample|choices?"),),

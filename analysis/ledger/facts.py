@@ -20,6 +20,7 @@ from feedline.analysis.measure.clues import (
     Skipped,
     UnusedGradients,
 )
+from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import (
     Certainty,
@@ -206,6 +207,13 @@ class RuleInputs:
         )
 
     @property
+    def compiled(self) -> bool:
+        """Whether torch.compile was seen to compile, also where it did so before the mean's steps."""
+        run = self.ledger.run if self.ledger is not None else None
+        before = run is not None and any(row.where.endswith(f"/{COMPILE}") for row in run.rows)
+        return before or COMPILE in self.step.stages
+
+    @property
     def decodes_images(self) -> bool:
         """Whether samples were seen to decode images."""
         return bool(self.workers and self.workers.decoded_pixels)
@@ -313,6 +321,26 @@ class RuleInputs:
         run = self.ledger.run if self.ledger is not None else None
         recorded_s = run.total_s("steps") if run is not None else 0.0
         return recorded_s or self.step.mean_s * self.throughput.steps
+
+    def computing_s(self, *stages: str) -> float:
+        """Return the seconds of the mean step that stages take, on the host or on a GPU.
+
+        The host only launches a GPU's work: where that was timed and takes longer, it counts.
+        """
+        host_s, gpu_s = (
+            sum(of.get(name, 0.0) for name in stages)
+            for of in (self.step.stages, self.step.gpu_stages or {})
+        )
+        return min(self.step.mean_s, max(host_s, gpu_s))
+
+    def computing_part_s(self, stage: str, host_s: float) -> float:
+        """Return the same of calls in one stage, in proportion to the host's time.
+
+        Args:
+            host_s: of these calls in the mean step. They have no more than the stage.
+        """
+        whole_s = self.step.stages.get(stage, 0.0)
+        return self.computing_s(stage) * min(host_s / whole_s, 1.0) if whole_s > 0 else 0.0
 
     def setting(self, name: str, default: object = None) -> object:
         """Return a setting of the training loader, such as ``num_workers``."""

@@ -110,12 +110,12 @@ def _occurs(rank: RankMetrics, stage: str) -> float | None:
 
 
 def _period(rank: RankMetrics, stage: str) -> float | None:
-    """Return the steps from one in which a stage occurs to the next; None: fewer than two have it.
+    """Return the steps from one in which a stage occurs to the next, the median.
 
-    It is the median.
+    None: fewer than two have it, or windows were forgotten, of which the next may have been one.
     """
     ns = _counting(rank, stage)
-    if ns is None:
+    if ns is None or rank.main.stride > 1:
         return None
     apart = np.diff(step_numbers(rank)[rank.first :][ns != 0])
     return float(np.median(apart)) if len(apart) else None

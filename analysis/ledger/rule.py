@@ -99,6 +99,7 @@ class Rule(Generic[F]):
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         action: what its fix does, in a few words, for a list of changes; empty: it names no change.
         supposing: what an estimate of its gain supposes.
+        predicting: what a prediction of its gain supposes; empty: its fix, as it stands.
         states: what its finding states about the whole run.
         needs: what its silence proves nothing without.
         ends: needless work that its fix ends. Predicted together with a fix that ends more, it
@@ -132,6 +133,7 @@ class Rule(Generic[F]):
     lifts: frozenset[str] = CHEAPER
     action: str = ""
     supposing: str = "without this cost"
+    predicting: str = ""
     states: Statement | None = None
     needs: Needs | None = None
     ends: frozenset[Waste] = frozenset()

@@ -30,7 +30,8 @@ class LedgerRow:
         steps: Share (0 to 1) of the steps in which it occurs. Unit: 1. None: unknown, or
             the row is of a run.
         period: Steps from one in which it occurs to the next, the median. Unit: 1. None: it occurs
-            in fewer than two, or the row is of a run.
+            in fewer than two, the row is of a run, or the run was so long that not all of its steps
+            were kept.
         trend: Its mean in the last third of the recorded steps over that in the first. Unit: 1.
             None: the steps are fewer than 15.
         place: File and line; empty: unknown.

@@ -106,7 +106,9 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
     asked = main[main["stage"] == Stage.NEXT]
     came = asked["flags"] & (Flag.END | Flag.FAILED) == 0
     ends = asked[asked["flags"] & Flag.END != 0]["source"].tolist()
-    state = AtEnd(batches=int(came.sum()), exhausted=ends[0] if ends and not came.any() else None)
+    gave = set(asked["source"][came].tolist())
+    exhausted = next((loader for loader in ends if loader not in gave), None)
+    state = AtEnd(batches=int(came.sum()), exhausted=exhausted)
     if not len(main) or rank.rank.slice is not None:
         return state
     end, origin = _end(rank, gauges), _origin(rank)

@@ -6,7 +6,7 @@ import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds, overlap
 from feedline.analysis.measure import stream_workers, waits
-from feedline.analysis.measure.boundaries import gave
+from feedline.analysis.measure.boundaries import evaluated_loaders, gave
 from feedline.analysis.measure.clues import Parts, SameSamples
 from feedline.analysis.measure.costs import operations
 from feedline.analysis.measure.kept_windows import batches_stand_for, passes
@@ -244,6 +244,8 @@ def _histogram(processes: list[Process]) -> list[tuple[float, int]]:
 def loaders(rank: RankMetrics) -> list[Loader]:
     """Return every loader that was iterated."""
     training = rank.makers.loaders
+    if rank.steps is None:
+        training -= evaluated_loaders(rank.main)
     unused = rank.steps.boundaries.unused if rank.steps else frozenset[int]()
     by = rank.steps.boundaries.by if rank.steps else "loader"
     stand_for = batches_stand_for(rank.main, training, by)

@@ -60,12 +60,22 @@ def training_loaders(process: Process) -> frozenset[int]:
 
     Any of its threads may go through them.
     """
+    return _requests_of(process).training_loaders
+
+
+def evaluated_loaders(process: Process) -> frozenset[int]:
+    """Return the numbers of the loaders from which batches came, but nothing was learned."""
+    asked = _requests_of(process)
+    return frozenset(asked.records["source"].tolist()) - asked.training_loaders
+
+
+def _requests_of(process: Process) -> "_BatchRequests":
     records = process.records[
         np.isin(process.records["stage"], (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD))
     ]
     records = records[np.argsort(records["start"], kind="stable")]
     first = records["thread"] == 0
-    return _BatchRequests.of(records[first], records[~first]).training_loaders
+    return _BatchRequests.of(records[first], records[~first])
 
 
 def find(

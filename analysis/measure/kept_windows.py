@@ -10,8 +10,8 @@ import numpy as np
 
 from feedline.analysis.intervals import NONE, BoolArray, IntArray, union
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.layout import WINDOW
 from feedline.profiler.store.record_columns import Records
-from feedline.profiler.store.segment import WINDOW
 from feedline.profiler.store.segment_reader import Process
 
 _BATCH_OF_PASS = (1 << 32) - 1  # of a batch key (profiler/events.py)

@@ -31,7 +31,7 @@ class RunInfo:
         ranks: How many processes trained together.
         versions: Name -> version: feedline, python, torch and others.
         machine: Name -> value: cpu_model, cpus, effective_cpus (affinity and quota), affinity_cpus,
-            cpu_quota, affinity (the CPUs' numbers, as 0-7), memory_bytes, shm_bytes, system.
+            cpu_quota, affinity (the CPUs' numbers, as 0-7), nice, memory_bytes, shm_bytes, system.
         model: Class of the outermost module that was trained; empty: not seen.
         optimizer: Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty:
             not seen.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import FloatArray, IntArray, holds, overlap
 from feedline.analysis.measure import waits
+from feedline.analysis.measure.boundaries import evaluated_loaders
 from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
 from feedline.analysis.measure.counted_steps import Counted, Estimate, samples_in_rests
 from feedline.analysis.measure.garbage import collection
@@ -157,6 +158,12 @@ def _gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | N
     return means or None
 
 
+def _loaders_without_steps(main: Process) -> frozenset[int]:
+    """Return the loaders that a program without a step asked; not those of evaluation, if others."""
+    asked = frozenset(main.of(Stage.NEXT)["source"].tolist())
+    return asked - evaluated_loaders(main) or asked
+
+
 def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
     """Return means per step of each stage, of the recorded steps that count.
 
@@ -219,11 +226,7 @@ class RankMetrics:
         main = rank.main
         workers = [process.without_failed for process in rank.processes if process.is_worker]
         steps = steps_of(main)
-        loaders = (
-            steps.boundaries.training_loaders
-            if steps
-            else frozenset(main.of(Stage.NEXT)["source"].tolist())
-        )
+        loaders = steps.boundaries.training_loaders if steps else _loaders_without_steps(main)
         makers = BatchProducers(
             [
                 *(w for w in workers if w.header["loader"] in loaders),

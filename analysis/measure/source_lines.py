@@ -97,6 +97,26 @@ def parsed(text: str) -> ast.Module | None:
         return None
 
 
+def with_class(text: str, line: int, function: str) -> str:
+    """Return a special method with its class, ``Flight.__init__``; other names as they are.
+
+    Args:
+        text: of the file.
+        line: a line of the method.
+        function: its name, which says nothing without the class.
+    """
+    if not (function.startswith("__") and function.endswith("__")):
+        return function
+    tree = parsed(text)
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] if tree else []
+    for owner in classes:
+        for node in owner.body:
+            if isinstance(node, ast.FunctionDef) and node.name == function:
+                if node.lineno <= line <= (node.end_lineno or node.lineno):
+                    return f"{owner.name}.{function}"
+    return function
+
+
 def called_in(text: str, line: int) -> str:
     """Return what the statement of a line calls, ``torch.linalg.svd``.
 

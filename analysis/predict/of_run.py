@@ -43,6 +43,7 @@ _LOCK_ERROR_S = 0.1e-3
 # in which a batch computes and waits in turns: more change the replay by less than 1 %
 _MOST_PIECES = 6
 _STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
+_NICED = 5  # nice value from which on a thread weighs at most a third of a usual one
 _FEW_BYTES = 1e6  # per second: any disk has room for more
 _SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
 _PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
@@ -116,7 +117,8 @@ def _read(
         own=main.shares,
         helpers=helpers,
         cpus=facts.effective_cpus,
-        others=_others(facts),
+        others=0.0 if _yields(rank) else _others(facts),
+        kept=_held_by_others(facts) if _yields(rank) else 0.0,
         disk=_disk(facts, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
@@ -376,8 +378,8 @@ def _delayed(recorded: RecordedInput, fetches: Records) -> RecordedInput:
     wakes up has to wait for its turn.
     """
     queued_s, wall_s = (float(fetches[column].mean()) / 1e9 for column in ("runqueue", "wall"))
-    for weight in _WEIGHTS if recorded.others else (0.0,):
-        weighed = replace(recorded, others=recorded.others * weight)
+    for weight in _WEIGHTS if recorded.others or recorded.kept else (0.0,):
+        weighed = replace(recorded, others=recorded.others * weight, kept=recorded.kept * weight)
         making_s = weighed.making_s(_MANY)
         late_s = min(queued_s, max(0.0, wall_s - making_s))
         late = replace(
@@ -449,12 +451,28 @@ def _others(facts: RuleInputs) -> float:
 
     They are more than got one where the CPUs are full, for they wait as the training's own do.
     """
+    use, held = facts.cpus, _held_by_others(facts)
+    return held * (1 + facts.waiting_cpus() / use.own) if use is not None and use.own else held
+
+
+def _held_by_others(facts: RuleInputs) -> float:
+    """Return how many CPUs other programs used of those that the training may use."""
     use = facts.cpus
     if use is None or not use.others:
         return 0.0
     # CPUs that a quota keeps from the training: others may have them first
     hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)
-    return max(0.0, use.others - hidden) * (1 + facts.waiting_cpus() / use.own if use.own else 1.0)
+    return max(0.0, use.others - hidden)
+
+
+def _yields(rank: RankMetrics) -> bool:
+    """Return whether the training leaves CPUs to programs of usual priority: it is niced.
+
+    At a nice value of 10, a thread weighs a tenth of theirs (Linux, sched_prio_to_weight): more
+    workers get hardly more than what those leave.
+    """
+    nice = rank.rank.manifest.machine.get("nice")
+    return isinstance(nice, int) and nice >= _NICED
 
 
 def _locked(facts: RuleInputs) -> float:

@@ -11,6 +11,7 @@ from feedline.analysis.predict.starts import Starts
 
 # neighboring batches or steps that are drawn together: what slows one often slows the next
 _BLOCK = 8
+_LEAST_CPUS = 0.01  # that other programs leave to the training
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class RecordedInput:
         own: stage -> its share (0 to 1) of a step's own work.
         helpers: threads that compute for a worker while its own does; 1: only its own.
         cpus: that the training may use.
-        others: threads of other programs that want a CPU.
+        others: threads of other programs that want a CPU, and share them evenly with the training.
+        kept: CPUs that other programs have before the training, whatever it wants.
         disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
         samples_per_batch: mean.
         samples_per_s: as the report has it.
@@ -97,6 +99,7 @@ class RecordedInput:
     unpacking: Task = NOTHING
     receiving_bounds: tuple[Task, ...] = ()
     drawing_s: float = 0.0
+    kept: float = 0.0
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
         """Draw a training with other batches and steps of the same kind.
@@ -213,7 +216,7 @@ class RecordedInput:
             starting=begins.each if started else NOTHING,
             births=begins.births if started else NOTHING,
         )
-        return replay(setting, work, self.cpus, self.others)
+        return replay(setting, work, max(self.cpus - self.kept, _LEAST_CPUS), self.others)
 
     def _made(self, task: Task) -> Task:
         """Return what a worker makes, and hands over; the main process hands over nothing."""

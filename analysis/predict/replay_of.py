@@ -89,6 +89,7 @@ def _with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     drawing_s = (
         recorded.drawing_s if recorded.setting.num_workers and not setting.num_workers else 0.0
     )
+    cpus = change.cpus or recorded.cpus
     changed = replace(
         recorded,
         setting=setting,
@@ -111,8 +112,9 @@ def _with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         if change.endless
         else recorded.starts,
         helpers=helpers,
-        cpus=change.cpus or recorded.cpus,
+        cpus=cpus,
         others=recorded.others if change.others else 0.0,
+        kept=recorded.kept * min(1.0, cpus / recorded.cpus) if change.others else 0.0,
     )
     return recorded if vars(changed) == vars(recorded) else changed
 

@@ -1,6 +1,6 @@
-"""Every way to show a run: terminal, text, HTML, JSON. All are drawn from one ``Report``.
+"""Every way to show a run: terminal, text, Markdown, HTML, JSON. All are drawn from one ``Report``.
 
-Adding one: a module with ``render(report) -> str``, and a line in ``_ENDINGS``.
+Adding one: a function ``(report) -> str`` in a module, and a line in ``_ENDINGS``.
 """
 
 import importlib
@@ -14,8 +14,13 @@ from feedline.profiler.files import output
 if TYPE_CHECKING:
     from feedline.analysis.measure.source_lines import SourceLines
 
-#: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
-_ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
+#: File ending -> module of this package, and its function that makes the file's text of a report.
+_ENDINGS = {
+    ".html": ("html_report", "render"),
+    ".json": ("json_report", "render"),
+    ".txt": ("terminal", "render"),
+    ".md": ("terminal", "render_markdown"),
+}
 
 
 def write(report: Report, path: Path, source: "SourceLines | None" = None) -> None:
@@ -41,8 +46,8 @@ def text(report: Report, path: Path, source: "SourceLines | None" = None) -> str
     Raises:
         OutputError: an ending that no format has.
     """
-    module = _ENDINGS.get(path.suffix.lower())
-    if module is None:
+    form = _ENDINGS.get(path.suffix.lower())
+    if form is None:
         known = (
             f"{', '.join(_ENDINGS)}, .trace.json.gz for a trace, .speedscope.json or .collapsed "
             f"for stacks"
@@ -52,5 +57,6 @@ def text(report: Report, path: Path, source: "SourceLines | None" = None) -> str
             f"{known}"
         )
     quoted = () if source is None else (source,)
-    made: str = importlib.import_module(f"{__name__}.{module}").render(report, *quoted)
+    module, function = form
+    made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(report, *quoted)
     return made

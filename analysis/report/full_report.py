@@ -63,8 +63,8 @@ _KINDS_OF_GAIN = {
     GainKind.AT_LEAST: "at least ",
     GainKind.AT_MOST: "at most ",
 }
-_FASTER = "It supposes that the rest gets faster too"
-_FREED = f"{_FASTER}: CPU time is left for it."
+_FASTER = "The rest of the step gets faster too."
+_FREED = "The CPU time that this frees makes the rest faster too."
 _FREE = 0.25  # of the CPUs: where more are free, the rest does not wait for one
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 
@@ -92,7 +92,8 @@ def _gain(finding: Finding, report: Report) -> str:
         return finding.gives
     both = _rates(gained)
     if gained.kind is GainKind.PREDICTED:
-        return f"{both}{next_limit.beyond(finding, report)}"
+        supposed = " ".join(filter(None, (both, _predicting(finding))))
+        return f"{supposed}{next_limit.beyond(finding, report)}"
     if gained.kind is GainKind.AT_MOST:
         return f"{both} (upper bound, not a prediction)"
     if gained.kind is GainKind.AT_LEAST:
@@ -106,10 +107,10 @@ def gains(report: Report) -> Sequence[str]:
     verdict = report.verdict
     if verdict.gain is None:
         return [verdict.gives] if verdict.gives else []
-    told = _rates(verdict.gain)
-    if _exceeds_input(report, verdict.gain):
-        return [told, _FREED if _cpus_are_full(report) else f"{_FASTER}."]
-    return [" ".join(filter(None, (told, _supposed(verdict.gain, report))))]
+    exceeds = _exceeds_input(report, verdict.gain)
+    supposed = _supposed(verdict.gain, report, exceeds)
+    told = " ".join(filter(None, (_rates(verdict.gain), supposed)))
+    return [told, _FREED if _cpus_are_full(report) else _FASTER] if exceeds else [told]
 
 
 def _exceeds_input(report: Report, gained: Gain) -> bool:
@@ -127,13 +128,25 @@ def _cpus_are_full(report: Report) -> bool:
     return use is not None and use.free is not None and use.free < _FREE * use.allowed
 
 
-def _supposed(gained: Gain, report: Report) -> str:
-    """Return what an estimate supposes; empty: it is none, or supposes that its cost is gone."""
+def _supposed(gained: Gain, report: Report, exceeds: bool) -> str:
+    """Return what a gain supposes; empty: that its fix is made, or that the cost is gone.
+
+    Args:
+        exceeds: a sentence of its own says what an estimate supposes.
+    """
     first = next((one for one in report.findings if one.rule_id == report.verdict.finding), None)
-    if first is None or gained.kind is not GainKind.ABOUT:
+    if first is not None and gained.kind is GainKind.PREDICTED:
+        return _predicting(first)
+    if first is None or exceeds or gained.kind is not GainKind.ABOUT:
         return ""
     supposing = _supposing(first)
     return "" if supposing == Rule.supposing else supposing
+
+
+def _predicting(finding: Finding) -> str:
+    """Return what a prediction of its gain supposes; empty: its fix, as it stands."""
+    rule = BY_ID.get(finding.rule_id)
+    return "" if rule is None or finding.names_known_call else rule.predicting
 
 
 def _supposing(finding: Finding) -> str:

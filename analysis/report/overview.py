@@ -24,8 +24,9 @@ from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _SCHEMA_VERSION = 1
-_TEXT, _MARKDOWN = "text", "markdown"
-_BOTH = {"json": ".json", "html": ".html"}  # format -> ending of a file of it
+_TEXT = "text"
+# format -> ending of a file of it
+_ENDING_OF = {"markdown": ".md", "json": ".json", "html": ".html"}
 _SHOWN = 12  # trainings in the terminal; more are in the files
 
 
@@ -289,7 +290,19 @@ def _render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
     )
 
 
-ENDINGS = {".html": _render_html, ".json": render_json, ".txt": _render_text}
+def _render_markdown(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """Return the first screens of the trainings as Markdown, one after another."""
+    blocks = [block for report in reports for block in first_screen(report).blocks]
+    title = Title((overview.name, f"{len(reports)} training runs"))
+    return document_markdown.render(Document((title, *blocks)))
+
+
+ENDINGS = {
+    ".html": _render_html,
+    ".json": render_json,
+    ".txt": _render_text,
+    ".md": _render_markdown,
+}
 
 
 def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
@@ -345,19 +358,9 @@ def show_as(
         else:
             show_terminal(built[0], console, full, (), run)
         return
-    if form == _MARKDOWN:
-        text = document_markdown.render(
-            _document(built, summary) if several else first_screen(built[0])
-        )
-    elif several:
-        text = ENDINGS[_BOTH[form]](summary, built)
+    if several:
+        text = ENDINGS[_ENDING_OF[form]](summary, built)
     else:
-        text = reports.text(built[0], Path(f"report{_BOTH[form]}"), source)
+        text = reports.text(built[0], Path(f"report{_ENDING_OF[form]}"), source)
     if not console.quiet:
         console.file.write(text)
-
-
-def _document(built: Sequence[Report], summary: Overview) -> Document:
-    """Return the first screens of several trainings, one after another."""
-    blocks = [block for report in built for block in first_screen(report).blocks]
-    return Document((Title((summary.name, f"{len(built)} training runs")), *blocks))

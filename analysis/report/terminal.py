@@ -20,7 +20,7 @@ from feedline.analysis.ledger.rule import Statement
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.stages import INPUT_STAGES, OTHER, UNATTRIBUTED
 from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.report import document_text, full_report, phrases
+from feedline.analysis.report import document_markdown, document_text, full_report, phrases
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import (
     Alert,
@@ -426,6 +426,11 @@ def render(report: Report) -> str:
     return file.getvalue()
 
 
+def render_markdown(report: Report) -> str:
+    """Return the first screen of the report as Markdown."""
+    return document_markdown.render(first_screen(report))
+
+
 def show(
     report: Report,
     console: Console,
@@ -466,7 +471,8 @@ def _places(
     if report.step is None:
         if not report.headline and not report.findings:
             # else those come first: a crash, Ctrl-C, a full disk, an empty loader
-            yield "Next", _NEXT_WITHOUT_STEPS
+            if not report.loaders and phrases.refused_that_matter(report.hooks):
+                yield "Next", _NEXT_WITHOUT_STEPS
         return
     if not full:
         yield "More", f"feedline report {run} --full"

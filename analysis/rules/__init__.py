@@ -202,6 +202,22 @@ def is_set_up_mistake(finding: Finding) -> bool:
     return finding.rule_id not in BY_ID or BY_ID[finding.rule_id] in DATA
 
 
+def unknown_input(facts: RuleInputs) -> Finding | None:
+    """Return the finding that nothing can be said of this run's input, let alone predicted.
+
+    None: there is none.
+    """
+    return check_stating(Statement.UNKNOWN, OTHERWISE, facts)
+
+
+def check_stating(
+    statement: Statement, rules: Iterable[Rule[RuleInputs]], facts: RuleInputs
+) -> Finding | None:
+    """Return what the first of these rules that states this finds."""
+    findings = (rule.check(facts) for rule in rules if rule.states is statement)
+    return next((finding for finding in findings if finding is not None), None)
+
+
 def first_stating(findings: Iterable[Finding], *statements: Statement) -> Finding | None:
     """Return the first finding that states one of these of the whole run."""
     return next(

@@ -66,6 +66,7 @@ def _conclude(
     predictions: Sequence[ThroughputPrediction],
     late: str,
     contradictions: Sequence[str],
+    failed: int | None = None,
 ) -> str:
     """Say how much more the most ranks give, and where the fastest is.
 
@@ -77,11 +78,12 @@ def _conclude(
         predictions: for more ranks.
         late: the rank that the others wait for; empty: none.
         contradictions: of ``_disagreement``: then nothing is predicted here.
+        failed: as of ``study``.
     """
     return " ".join(
         f"{sentence[:1].upper()}{sentence[1:]}."
         for sentence in (
-            *_sentences(rows, unit, late),
+            *_sentences(rows, unit, late, failed),
             *_predicted(rows[-1], unit, predictions, contradictions),
         )
     )
@@ -118,15 +120,15 @@ def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> l
     return sentences
 
 
-def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str]:
+def _sentences(
+    rows: Sequence[ScalingRow], unit: str, late: str, failed: int | None
+) -> Iterator[str]:
     base = rows[0]
     flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
         ranks, rate = base.point.ranks, f"{format_rate(base.point.samples_per_s)} {unit}"
-        yield (
-            f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale "
-            f"--ranks {ranks},{2 * ranks} -- SCRIPT`"
-        )
+        more = f"measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+        yield f"{counted(ranks)}: {rate}" + ("" if failed else f"; to compare it, {more}")
     elif flagged:
         ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
         yield (
@@ -135,6 +137,8 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
         )
     else:
         yield from _gain(rows, unit)
+    if failed:
+        yield f"with {counted(failed)}, the training failed"
     if late:
         yield late
     if any(row.point.disturbed for row in rows):
@@ -401,6 +405,7 @@ def study(
     noise: Noise | None = None,
     late: str = "",
     refused: str = "",
+    failed: int | None = None,
 ) -> Study:
     """Compare, name the shape, predict; where that is refused, only list what was measured.
 
@@ -411,6 +416,7 @@ def study(
         noise: for time to accuracy, which also needs the batch of a rank.
         late: see ``explain/late_launch.py``.
         refused: see ``together.why_incomparable``.
+        failed: number of ranks with which the training failed; None: it did not.
     """
     ordered = sorted(points, key=lambda point: point.ranks)
     if refused:
@@ -436,7 +442,7 @@ def study(
         left_out,
         times,
         notes,
-        _conclude(compared, unit, predictions, late, contradictions),
+        _conclude(compared, unit, predictions, late, contradictions, failed),
         contradictions,
         late,
         unit,

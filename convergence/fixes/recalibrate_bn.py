@@ -1,7 +1,7 @@
 """Sets the running statistics of batch norm to those of some batches."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -67,7 +67,7 @@ class _ChannelMoments:
 def _forward_batch(model: nn.Module, batch: Any) -> None:
     """Call most models: with a dictionary by name, else with the batch or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         model(
             **{
                 key: value.to(device) if isinstance(value, torch.Tensor) else value

@@ -9,6 +9,7 @@ import torch
 from feedline.convergence.fix import (
     Fix,
     FixValue,
+    NothingToChange,
     RateChanges,
     TrainingHooks,
     TrainingProgress,
@@ -170,6 +171,11 @@ def _lines(setting: _WarmupSetting) -> str:
 def _attach(setting: _WarmupSetting, training: TrainingHooks) -> None:
     def factor(progress: TrainingProgress) -> float:
         with_this_update = replace(progress, samples=progress.samples + progress.batch)
+        if not with_this_update.samples:
+            raise NothingToChange(
+                "no samples were seen: no DataLoader hands over batches, and the model's input has "
+                "no tensor with a row per sample"
+            )
         return warmup_factor(with_this_update.after(setting.epochs, setting.samples), setting.start)
 
     training.rate(factor)

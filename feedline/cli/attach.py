@@ -25,9 +25,9 @@ class AttachCommand:
     their time. If the training hangs, feedline says which process waits for which, and where. PID
     may be that of a launcher: feedline then watches all ranks on this host.
 
-    The training is neither modified nor paused. Only its user or root can attach, and many systems
-    allow only root: then use sudo. To see samples/s and what a fix would gain, record
-    the training with `feedline run`. `feedline report FOLDER` shows again what -o wrote.
+    The training is neither modified nor paused. Its user or root can attach. If only root may
+    (common), use sudo. To see samples/s and what a fix would gain, record the training with
+    `feedline run`. `feedline report FOLDER` shows what -o wrote.
 
     Examples:
         feedline attach 4711

@@ -1,22 +1,32 @@
 """Trainings that a command runs as child processes, with their output in files."""
 
 import os
+import re
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from feedline.profiler import proc
+from feedline.profiler import masks, proc
 from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import FeedlineError
 from feedline.profiler.files import results
 from feedline.profiler.samplers.processes import descendants
 
+#: In a training's arguments: a folder for what it writes, which is new for each of its runs.
+OUT = "{out}"
 _LAST_LINES = 12  # of a training that failed
+#: torchrun's own log, and the line with which it begins to tell of a rank that failed.
+_OF_TORCHRUN = re.compile(
+    r"([IWE]\d{4} |\[\d{4}-|(ERROR|WARNING|INFO):).*?torch[./]distributed[./](run|elastic|launcher)\b"
+)
+_FAILED, _KILLED = "failed (exitcode: ", "failed (exitcode: -"
 #: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM
 #: if it is killed first.
 _END_PATIENCE_S = 30.0
@@ -123,11 +133,50 @@ def _marked(mark: str) -> list[int]:
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log."""
-    return "\n".join(
-        f"  {line}"
-        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-    )
+    """Return the last lines of a log: what the ranks wrote, without what torchrun adds."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in (_of_ranks(lines) or lines)[-_LAST_LINES:])
+
+
+def _of_ranks(lines: Sequence[str]) -> list[str]:
+    """Leave out torchrun's log, and its traceback and box after a rank that failed.
+
+    Of a rank that a signal ended, only torchrun tells.
+    """
+    kept = []
+    for line in lines:
+        of_torchrun = _OF_TORCHRUN.match(line)
+        if not of_torchrun or _KILLED in line:
+            kept.append(line)
+        if of_torchrun and _FAILED in line:
+            break
+    return kept
+
+
+def failure(run: Path) -> str:
+    """Say which rank of a recorded training failed first, how, and at which line.
+
+    Returns:
+        ``rank 1 failed with ValueError at train.py:31 (exit code 1)``; "" where none recorded that.
+    """
+    from feedline.analysis.explain.headline import how
+    from feedline.profiler.store.trainings import trainings
+
+    try:
+        ranks = trainings(run)[0].run.ranks
+    except FeedlineError:
+        return ""
+    ends = [
+        (not end.ended_by, end.anchors[-1]["time_ns"], number)
+        for number, end in ((number, rank.manifest) for number, rank in ranks.items())
+        if end.exit_code and end.anchors
+    ]
+    if not ends:
+        return ""
+    *_, number = min(ends)  # others end because of it, and mostly without an exception
+    end = ranks[number].manifest
+    ended = how(end.state, end.exit_code, masks.text(end.ended_by), masks.text(end.ended_at))
+    return f"rank {number} {ended}"
 
 
 def recording_command(run: Path, options: list[str], program: list[str], ranks: int) -> list[str]:
@@ -158,6 +207,13 @@ def recording_command(run: Path, options: list[str], program: list[str], ranks: 
         *options,
         *program,
     ]
+
+
+@contextmanager
+def out_folder() -> Iterator[Path]:
+    """Make the folder for ``{out}`` of a training that may write anywhere, removed after it."""
+    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def fill_placeholders(word: str, words: Mapping[str, str]) -> str:

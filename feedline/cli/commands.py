@@ -81,9 +81,10 @@ _MORE = """\
 
 exit codes:
   0         done
-  1         no prediction is possible (whatif, tune), no loader could be measured
-            (compare), or your own MODULE:NAME fails
-  2         wrong usage (verify: also if the unchanged training fails)
+  1         no prediction is possible (whatif, tune), no loader could be
+            measured (compare), or your own MODULE:NAME fails
+  2         wrong usage (verify: also if the unchanged training fails, and
+            with RUN alone, which prints the command to type)
   75        the result cannot be judged (check, verify, scale)
   77        over the budget (check), or the change is rejected (verify)
   64 to 78  an error (except 75 and 77)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
-    Records a tiny training to try every measurement on this machine. This takes 5 to 30 s. The last
-    line starts with "Not ready" if trainings can be recorded only in part.
+    Records a tiny training to try every measurement on this machine. This takes 5 to 30 s. If
+    trainings can be recorded only in part, the last line starts with "Not ready". The exit code is
+    0 even then.
 
     Examples:
         feedline env

@@ -50,8 +50,8 @@ class IngestCommand:
             action="append",
             default=[],
             metavar="FILE=N",
-            help="rank that FILE belongs to, if the trace does not contain it (may be repeated). If FILE "
-            "has several ranks, N is the first, N+1 the next",
+            help="rank of FILE, if the trace does not name it (may be repeated). If FILE has several "
+            "ranks, N is the first, N+1 the next",
         )
         reading.add_argument(
             "--max-events",

@@ -24,13 +24,13 @@ class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
     Images are stored as they are, not encoded again. Files that are not images or cannot be read are
-    named and left out. The label of an image is its class folder. If DIR has labels in a table or
-    in a file per image, pack stops. With --unlabeled, it packs the images without those labels.
+    named and left out. The label of an image is its class folder. If DIR has label tables or
+    per-image label files, pack stops. With --unlabeled, it packs the images without those labels.
 
     After an interruption, the same command without -f continues where it stopped. An incomplete
     store cannot be opened. With -f, a complete store is replaced once the new one beside it is
-    complete (with --verify: and was read back). Until then, it is unchanged. Both must fit on the
-    disk. An interrupted replacement starts over.
+    complete (with --verify: read back). Until then, it is unchanged. Both must fit on the disk. An
+    interrupted replacement starts over.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb

@@ -105,7 +105,7 @@ class RunCommand:
 
     Put feedline's options before SCRIPT. Everything after SCRIPT is passed to the script. When the
     training ends, feedline prints the report and writes it into the run folder. The exit code is the
-    training's own. Without --fix and --set, the training is unchanged.
+    training's own. Without --fix or --set, the training is unchanged.
 
     Examples:
         feedline run train.py --epochs 3
@@ -218,8 +218,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
         "--sample-interval",
         type=at_least(1),
         metavar="N",
-        help="time stages, such as decode, in every Nth sample (default: so rarely that it adds about "
-        "5 us per sample on average)",
+        help="time stages, such as decode, in every Nth sample (default: N chosen to add about 5 us "
+        "per sample on average)",
     )
     group.add_argument(
         "--torch-profiler",
@@ -245,7 +245,8 @@ def _add_recording(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--strict",
         action="store_true",
-        help="do not start the training if it cannot be recorded as requested",
+        help="do not start the training if it cannot be recorded as requested. If --set fails in it, "
+        "raise an error",
     )
     group.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
 
@@ -269,7 +270,7 @@ def _add_changes(group: argparse._ActionsContainer) -> None:
         default="",
         metavar="FILE:LINE",
         help="change only the DataLoader created at this line (default: all that shuffle or read "
-        "an IterableDataset, as loaders for evaluation rarely do)",
+        "an IterableDataset. Evaluation loaders rarely do)",
     )
 
 

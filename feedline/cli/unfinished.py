@@ -7,7 +7,6 @@ said before, and again with each of its runs.
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -47,7 +46,7 @@ class Unfinished:
     ) -> None:
         self._folder, self._runs = folder, runs
         before = {} if force else _read(folder)
-        self._salt = str(before.get("salt") or secrets.token_hex(16))
+        self._salt = str(before.get("salt") or os.urandom(16).hex())
         self._digest = hashlib.sha256(json.dumps([self._salt, *request]).encode()).hexdigest()
         same = before.get("asked") == self._digest
         self._whole = [

@@ -14,7 +14,7 @@ from feedline.pipelines.compare.comparison_result import (
 )
 
 _MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
-_REFERENCE = "pillow-v1"
+_MIN_GPU_SHARE = 0.05  # of the time: a loader that uses the GPU for less takes little from a model
 
 
 def predict_training_rate(
@@ -72,7 +72,7 @@ def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> 
     if not candidates:
         return Choice("No loader was measured without a fault, so none is recommended.")
     faster = _slower(measured)
-    current = next((row for row in candidates if row.name == _REFERENCE), None)
+    current = next((row for row in candidates if row.is_reference), None)
     better = [row for row in candidates if current is None or row.name in faster[current.name]]
     best = max(better or candidates, key=_rate)
     incomplete = _faster_but_incomplete(rows, faster, best if better else current or best)
@@ -87,7 +87,8 @@ def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> 
     chosen = min(equally_fast, key=lambda row: row.cpu_s)
     return Choice(
         f"Use {chosen.name}: "
-        f"{_gains(chosen, current, compute)}{_why_cheapest(chosen, equally_fast)}.{incomplete}",
+        f"{_gains(chosen, current, compute)}{_why_cheapest(chosen, equally_fast)}."
+        f"{_gpu_time(chosen)}{incomplete}",
         chosen.name,
     )
 
@@ -213,6 +214,18 @@ def _gains(chosen: LoaderRow, current: LoaderRow | None, compute: Compute | None
         "cores": "loader and model would use all cores",
     }
     return f"{gain}; {why[chosen.feeds.limit]}"
+
+
+def _gpu_time(chosen: LoaderRow) -> str:
+    """Say what a loader takes of the GPU, as far as the prediction for the model leaves it out."""
+    if chosen.gpu_s is None:
+        return " Its GPU time is unknown, and a model would lose it." * chosen.uses_gpu
+    if chosen.feeds is not None or chosen.gpu_s * chosen.samples_per_s < _MIN_GPU_SHARE:
+        return ""
+    return (
+        f" It takes {1000 * chosen.gpu_s:.2f} ms of GPU time per sample, which a model would lose: "
+        f"compare again with --model."
+    )
 
 
 def _why_cheapest(chosen: LoaderRow, equally_fast: Sequence[LoaderRow]) -> str:

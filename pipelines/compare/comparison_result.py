@@ -22,6 +22,9 @@ _MIN_SPEEDUP = 0.10
 # one order of two equally fast loaders that comes this seldom is not taken for luck
 _MAX_CHANCE = 0.05
 MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -MIN_ROUNDS <= _MAX_CHANCE)
+MIN_INTERVAL_ROUNDS = 6  # rounds below which the interval of a median is the range of all rounds
+# of the time: where other programs compute on the GPU for longer, the loaders' time on it is unknown
+MAX_GPU_OTHERS = 0.05
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class EpochPart:
         cpu_s: CPU seconds in that time of this process and of all below it.
         main_s: of them, those of the main thread: what it costs to receive a batch.
         gpu_s: seconds in that time in which any kernel ran on the GPU (NVML's utilization); None:
-            no GPU.
+            no GPU, or other programs use it.
         first_batch_s: from making the loader until its first batch.
     """
 
@@ -130,6 +133,7 @@ class LoaderRow:
     Attributes:
         why: why it could not be measured, or not to the end; empty: it was.
         stages_why: why its stages are not timed separately.
+        uses_gpu: it runs here, and decodes or augments on the GPU.
         missing: operations of the user's transform that it leaves out.
         parts: one per round.
     """
@@ -137,6 +141,7 @@ class LoaderRow:
     name: str
     about: str
     why: str = ""
+    uses_gpu: bool = False
     missing: tuple[str, ...] = ()
     parts: list[EpochPart] = field(default_factory=list)
     stages: StageCosts | None = None
@@ -155,6 +160,11 @@ class LoaderRow:
     def is_upper_bound(self) -> bool:
         """Whether it repeats one batch in memory, which no training can use."""
         return self.name == "synthetic"
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the images of the others are compared with its own."""
+        return self.name == "pillow-v1"
 
     @property
     def rates(self) -> list[float]:
@@ -188,7 +198,7 @@ class LoaderRow:
 
     @property
     def gpu_s(self) -> float | None:
-        """GPU seconds per sample."""
+        """GPU seconds per sample; None: not known."""
         known = [part.gpu_s / part.samples for part in self.parts if part.gpu_s is not None]
         return statistics.median(known) if known else None
 
@@ -206,13 +216,13 @@ class LoaderRow:
     def faultless(self) -> bool:
         """Whether it was measured and does all that the user's own transform does.
 
-        It delivers every sample once, lacks nothing, and its images are equal.
+        It delivers every sample once, lacks nothing, and its images were compared and are equal.
         """
         return (
             self.measured
             and not self.missing
             and not (self.epoch and self.epoch.wrong)
-            and not (self.pixels and self.pixels.outside)
+            and (self.is_reference if self.pixels is None else not self.pixels.outside)
         )
 
 
@@ -229,6 +239,8 @@ class Comparison:
         cached: share of the files' pages in the page cache after it was filled or emptied, 0 to 1,
             in a sample of the files; None: Linux does not tell.
         compute_why: why the model is not measured; empty: it is, or there is none.
+        gpu_others: share of the time, 0 to 1, in which other programs computed on the GPU before
+            the rounds; None: no GPU, or not known. Above MAX_GPU_OTHERS no loader has gpu_s.
         cores: that this process may use.
         choice: which loader to take, and why.
         takes: its name; empty: none is better than the present one.
@@ -253,6 +265,7 @@ class Comparison:
     lines: list[str] = field(default_factory=list)
     cached: float | None = None
     compute_why: str = ""
+    gpu_others: float | None = None
 
     @property
     def measured(self) -> list[LoaderRow]:
@@ -359,11 +372,13 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
     takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
     compute         null, or step_s and cpu_s per sample
     compute_why     why the model is not measured; empty: it is, or there is none
+    gpu_others      share of the time, 0 to 1, in which other programs computed on the GPU; null: no GPU, or not known. Above 0.05, every
+                    gpu_s is null
     operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
                     fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:
         place       1: the fastest; loaders whose order is luck share one; null: not measured, or an upper bound
-        name, about, why (not measured; else empty), missing (operations it leaves out)
+        name, about, why (not measured; else empty), uses_gpu (to decode or augment), missing (operations it leaves out)
         low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the slowest and the fastest)
         samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part

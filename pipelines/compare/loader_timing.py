@@ -33,7 +33,7 @@ from feedline.pipelines.probes.probe_rounds import (
     on_one_core,
 )
 from feedline.pipelines.probes.read_speed import cached_share, evict, filesystem
-from feedline.pipelines.probes.training_step import Step
+from feedline.pipelines.probes.training_step import Step, tells_full_memory
 from feedline.pipelines.random_states import OwnRandomState
 from feedline.profiler.errors import DataError, FeedlineError, UserCodeError
 from feedline.profiler.pool import sheltered
@@ -54,8 +54,8 @@ _FILES_ASKED_FOR = 48  # in the page cache or not
 _OWN_CACHE = ("zfs",)  # files that are read lie in a cache of its own, of which Linux knows nothing
 # pages that were read ahead and that have not arrived yet cannot be dropped
 _IN_FLIGHT_S = 0.01
-# what torch says on a GPU, of cuBLAS and on the CPU
-_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "MemoryError")
+_NVML_PERIOD_S = 1.0  # of a sample of the GPU's utilisation, at most
+_LOOKS_AT_OTHERS = 10  # samples of what other programs do on the GPU
 
 
 def _tree_cpu_s() -> float:
@@ -236,6 +236,21 @@ def _drop(photos: Photos) -> None:
             os.close(descriptor)
 
 
+def gpu_share_of_others(device: str) -> float | None:
+    """Return the share of time in which other programs compute on the GPU, 0 to 1.
+
+    No loader may run meanwhile. None: there is no GPU, or NVML does not tell.
+    """
+    gpu = _GpuShare(device)
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+        time.sleep(_NVML_PERIOD_S)  # until this process's own work is no part of a sample
+        for _ in range(_LOOKS_AT_OTHERS):
+            gpu.look()
+            time.sleep(gpu.EVERY_S)
+    return gpu.share
+
+
 class _GpuShare:
     """Samples the GPU's utilisation.
 
@@ -293,7 +308,7 @@ def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
 
 def _step_error(reason: str, size: int, device: str) -> UserCodeError:
     """Return the error of a training step on so many images, with a way out if there is one."""
-    if any(words in reason for words in _OUT_OF_MEMORY):
+    if tells_full_memory(reason):
         reason = (
             f"a training step on {size} images needs more memory than {device} has left: use a "
             f"smaller --batch-size"

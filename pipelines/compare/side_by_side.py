@@ -12,6 +12,7 @@ import torch
 
 from feedline.pipelines.compare import choice
 from feedline.pipelines.compare.comparison_result import (
+    MAX_GPU_OTHERS,
     Comparison,
     Compute,
     LoaderRow,
@@ -22,6 +23,7 @@ from feedline.pipelines.compare.loader_timing import (
     MOSTLY,
     evict_photos,
     fill_page_cache,
+    gpu_share_of_others,
     open_loader,
     repeat_photos,
     run_epoch,
@@ -197,15 +199,16 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
     """
     task = run.task
     cached = _set_page_cache(run)
-    rows = [
-        LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "")
-        for kind in run.kinds
-    ]
+    gpu_others = gpu_share_of_others(task.settings.device)
+    rows = [_row_of(kind, task.settings.device) for kind in run.kinds]
     running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
     _check_epochs(run, running)
     _check_images(run, running)
     _time_stages(run, running)
     _run_rounds(run, running)
+    if (gpu_others or 0.0) > MAX_GPU_OTHERS:  # NVML tells of no program alone
+        for row in rows:
+            row.parts = [replace(part, gpu_s=None) for part in row.parts]
     run.tell("operations")
     operations, operations_why = _check_operations(task)
     cores = effective_cpus()
@@ -240,7 +243,15 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
         takes=chosen.takes,
         operations=operations,
         operations_why=operations_why,
+        gpu_others=gpu_others,
     )
+
+
+def _row_of(kind: LoaderKind, device: str) -> LoaderRow:
+    """Return the row of a loader, with the reason if it cannot run here."""
+    why = kind.refuses(device) or ""
+    uses_gpu = not why and kind.refuses("cpu") is not None
+    return LoaderRow(kind.name, kind.about, why, uses_gpu)
 
 
 def _set_page_cache(run: ComparisonRun) -> float | None:

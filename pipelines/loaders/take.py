@@ -32,7 +32,8 @@ class ComparedLoader:
         data: image folder with one subfolder per class.
         transform: the training's torchvision transform.
         workers: processes, or threads if the loader uses threads.
-        device: ``cpu`` or ``cuda:0``; None: the first GPU if there is one, else the CPU.
+        device: ``cpu`` or ``cuda:0``; None: this process's current GPU if there is one, else the
+            CPU.
         seed: of the order and the random parameters.
         scan_file: keeps which files are used; made if it is missing. Data of another path needs
             another one.
@@ -61,7 +62,7 @@ class ComparedLoader:
                 f"unknown loader {name!r}; the loaders are "
                 f"{', '.join(kind.name for kind in LOADERS)}"
             )
-        device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+        device = device or _current_device()
         why = kind.refuses(device)
         if why is not None:
             raise ValueError(f"{name} {why}")
@@ -98,6 +99,11 @@ class ComparedLoader:
     def close(self) -> None:
         """End processes and threads. Not needed at the end of a program."""
         self._loader.close()
+
+
+def _current_device() -> str:
+    """Return the GPU that the process has chosen, which differs between ranks, or the CPU."""
+    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
 
 
 def _place() -> tuple[int, int]:

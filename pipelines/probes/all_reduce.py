@@ -26,14 +26,17 @@ from feedline.profiler.pool import sheltered
 
 _MEBIBYTE = 1 << 20
 _MESSAGE_SIZES = (_MEBIBYTE, 25 * _MEBIBYTE)  # 25 MiB: DistributedDataParallel's default bucket
+# of the model's gradients: a larger message is no faster, and each process holds all of it
+_MAX_MESSAGE = 256 * _MEBIBYTE
 _ANSWER_TIMEOUT_S = 120.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure bytes of gradient that are summed a second, per size of the message.
 
-    ``settings``: ranks, bytes, and the bus bandwidth, which is 2 (n - 1) / n times as much
-    (nccl-tests, PERFORMANCE.md).
+    ``settings``: ranks, bytes of the message, and the bus bandwidth, which is 2 (n - 1) / n times
+    as much (nccl-tests, PERFORMANCE.md). Of a large model's gradients, 256 MiB are sent;
+    gradient_bytes is all of them.
     """
     yield from _backend("gloo", 2, subject)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -48,18 +51,14 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
-    sizes = list(_MESSAGE_SIZES)
+    sizes, gradient_bytes = list(_MESSAGE_SIZES), 0
     if subject.model is not None:
-        sizes.append(
-            max(
-                4,
-                sum(
-                    parameter.numel() * 4
-                    for parameter in subject.model.parameters()
-                    if parameter.requires_grad
-                ),
-            )
+        gradient_bytes = sum(
+            parameter.numel() * 4
+            for parameter in subject.model.parameters()
+            if parameter.requires_grad
         )
+        sizes.append(min(max(4, gradient_bytes), _MAX_MESSAGE))
     try:
         rates: dict[int, MeasuredRate | str] = dict(
             _measure_all_reduce(backend, ranks, sizes, subject.plan)
@@ -68,10 +67,11 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
         rates = dict.fromkeys(sizes, error_reason(error))
     for number, size in enumerate(sizes):
         measured = rates[size]
-        what = (
-            "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
-        )
+        what = f"{size // _MEBIBYTE} MiB"
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
+        if number == len(_MESSAGE_SIZES):
+            what = f"{what} of " * (size < gradient_bytes) + "the model's gradients"
+            settings["gradient_bytes"] = gradient_bytes
         if isinstance(measured, MeasuredRate):
             settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks
         source = (

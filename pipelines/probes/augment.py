@@ -357,6 +357,7 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
                 "operation": "all",
                 "backend": name,
                 "gives": kind.gives,
+                "finishes": kind.finish,
                 "left_out": left_out,
             }
             if kind

@@ -87,13 +87,16 @@ _MATRIX_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16
 _MIN_PRODUCT_S = 0.02  # a product that takes this long hides what its launch costs
 _MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 _SOURCE = "torch.mm, 2 n^3 FLOP a product"
+#: Names of MIG slices ("... MIG 1g.5gb") and of virtual GPUs ("GRID A100-10C"): parts of a GPU.
+_PART_OF_A_GPU = re.compile(r" MIG |-\d+[ABCQ]\b")
 
 
 class _Peak(NamedTuple):
     """Peak compute of a GPU.
 
     Attributes:
-        flops: FLOP/s; None: this GPU or this type of number is not in the table.
+        flops: FLOP/s; None: this GPU or this type of number is not in the table, or it is a part
+            of a GPU.
         source: the maker's page.
     """
 
@@ -110,6 +113,8 @@ def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
         tf32: whether torch may use TF32 for float32 products
             (torch.backends.cuda.matmul.allow_tf32).
     """
+    if _PART_OF_A_GPU.search(name):  # the peak is of all of it
+        return _Peak(None, "")
     for pattern, page, figures in _GPU_PEAKS:
         if re.search(pattern, name):
             column = 1 if dtype == "float32" and tf32 and figures[1] else _COLUMN.get(dtype)
@@ -260,11 +265,7 @@ def _specified(device: str) -> Iterator[Ceiling]:
     for arithmetic, (dtype, tf32) in _SPECIFIED.items():
         figure = _gpu_peak(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
-        why = (
-            ""
-            if figure.flops
-            else f"{name} with {arithmetic} is not in the table (pipelines/probes/compute.py)"
-        )
+        why = "" if figure.flops else _why_no_peak(name, arithmetic)
         about: dict[str, Any] = {
             "unit": "FLOP/s",
             "per": "device",
@@ -273,6 +274,13 @@ def _specified(device: str) -> Iterator[Ceiling]:
             "why": why,
         }
         yield Ceiling(f"compute/specified {arithmetic}", "compute", figure.flops, **about)
+
+
+def _why_no_peak(name: str, arithmetic: str) -> str:
+    """Say why the peak of a GPU is not known."""
+    if _PART_OF_A_GPU.search(name):
+        return f"{name} is a part of a GPU, and its maker gives the peak of the whole"
+    return f"{name} with {arithmetic} is not in the table (pipelines/probes/compute.py)"
 
 
 def _peak(

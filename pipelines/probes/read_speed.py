@@ -400,7 +400,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
                     ("random 4 KiB", _PAGE_SIZE),
                     ("random by sample", block),
                 ):
-                    if size_of and (pattern != "random by sample" or size_of != _PAGE_SIZE):
+                    if size_of > size:
+                        why = "a file of the dataset is larger than the scratch file"
+                        yield as_ceiling(f"read/{pattern}", why, unit="B/s")
+                    elif size_of and (pattern != "random by sample" or size_of != _PAGE_SIZE):
                         yield from _one_file(
                             fd, size, pattern, size_of, subject.plan, where, readers
                         )

@@ -1,9 +1,9 @@
 """Throughput of the user's model by batch size: where it stops to increase, and a line a + b B."""
 
-import resource
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from feedline.pipelines.probes.probe_rounds import (
     measure_in_turns,
     run_round,
 )
-from feedline.pipelines.probes.training_step import Step, cached_batch
+from feedline.pipelines.probes.training_step import Step, cached_batch, tells_full_memory
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.samplers.cgroup import CgroupMemory
 from feedline.profiler.samplers.machine import MachineMemory
@@ -30,6 +30,8 @@ _SLOW = 8.0
 _SLOW_S = 0.5
 # of what is available: a larger batch that would need more is not tried on a CPU
 _MEMORY_SHARE = 0.5
+_RESET_PEAK = b"5"  # proc_pid_clear_refs(5)
+_NO_ROOM = "no memory is left for a training step"
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTi
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure the best throughput over batch sizes 1, 2, 4, ...
 
-    The sweep ends at a limit of memory, time or saturation. ``settings``: batches, samples_per_s,
-    low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
-    worst_share.
+    The sweep ends at a limit of memory, time or saturation, or at an error. ``settings``: batches,
+    samples_per_s, low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with
+    a_error_s, b_error_s, worst_share.
     """
     if subject.model is None:
         yield as_ceiling(
@@ -105,7 +107,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         return
     measured = {int(size): rate for size, rate in rates.items() if isinstance(rate, MeasuredRate)}
     if not measured:
-        yield as_ceiling("sweep/model", str(next(iter(rates.values()), stopped)), per="device")
+        yield as_ceiling("sweep/model", str(next(iter(rates.values()), _NO_ROOM)), per="device")
         return
     yield _ceiling(measured, stopped, made_of, subject.device)
 
@@ -113,7 +115,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
     """Find the batch sizes 1, 2, 4, ... to measure, and the reason for the last one.
 
-    The reason is ``memory``, ``saturation``, ``time`` or ``largest``.
+    The reason is ``memory``, ``saturation``, ``time``, ``error`` or ``largest``.
+
+    Raises:
+        Exception: the model's own, if it trains on none of these sizes.
     """
     sizes: list[int] = []
     rates: list[float] = []
@@ -126,11 +131,13 @@ def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
             work = step.with_samples(size).works()["model"]
             run_round(work, 0.0)
             took = min((run_round(work, 0.0) for _ in range(2)), key=lambda timed: timed.wall_s)
-        except (torch.OutOfMemoryError, MemoryError):
-            if step.batch.is_cuda:
-                torch.cuda.empty_cache()
-            return sizes, "memory"
-        except Exception:
+        except Exception as error:
+            if tells_full_memory(error_reason(error)):
+                if step.batch.is_cuda:
+                    torch.cuda.empty_cache()
+                return sizes, "memory"
+            if sizes:
+                return sizes, "error"
             if size > 1:
                 raise
             size *= 2  # batch norm needs two values of each channel
@@ -159,12 +166,16 @@ class _MemoryRoom:
         self._in_cgroup = False
         with suppress(OSError, ValueError):
             self._in_cgroup = self._cgroup.prepare() is None  # else nothing limits it
-        self._before = _peak_bytes()
+        # The peak so far is of other parts, such as steps with the whole batch. Where it cannot be
+        # reset, the sweep ends too early rather than with a kill.
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_bytes(_RESET_PEAK)
+        self._before = _own_bytes("VmRSS")
 
     def for_twice(self) -> bool:
         if not self._watched:
             return True
-        grown = _peak_bytes() - self._before
+        grown = _own_bytes("VmHWM") - self._before
         return 2 * grown < _MEMORY_SHARE * self._available()
 
     def _available(self) -> float:
@@ -176,8 +187,12 @@ class _MemoryRoom:
         return min(available, group["cgroup/memory_limit"] - group["cgroup/memory"])
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _own_bytes(name: str) -> int:
+    """Return this process's memory: VmRSS, or VmHWM, which is its peak; 0: Linux does not tell."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _ceiling(measured: dict[int, MeasuredRate], stopped: str, made_of: str, device: str) -> Ceiling:

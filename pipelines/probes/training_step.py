@@ -1,6 +1,6 @@
 """The user's model on one cached batch: forward, backward and optimizer, apart and together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -8,8 +8,23 @@ from torch import nn
 
 from feedline.pipelines.photos import Photo
 from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, Workload, error_reason
+from feedline.pipelines.random_states import OwnRandomState
+from feedline.profiler.errors import UserCodeError
 
 _DEFAULT_SHAPE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
+_TRIED_IMAGES = 2  # batch norm needs two values of each channel
+# what torch says on a GPU, of cuBLAS and on the CPU
+_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "MemoryError")
+
+_WAY_OUT = (
+    ". Its forward must take one batch of images: wrap a model of other inputs, or name the "
+    "--transforms that give its image size"
+)
+
+
+def tells_full_memory(reason: str) -> bool:
+    """Tell whether an error, as ``error_reason`` writes it, is that memory is full."""
+    return any(words in reason for words in _OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,7 @@ class Step:
             shape = f"a {dtype} batch of shape {list(batch.shape)}"
             raise CannotMeasure(
                 f"the model could not train on {shape}: {error_reason(error)}"
+                f"{'' if tells_full_memory(error_reason(error)) else _WAY_OUT}"
             ) from error
         return step
 
@@ -122,6 +138,24 @@ class Step:
             "optimizer": Workload(optimizer, before_optimizer),
         }
         return {"model": Workload(self.whole), **parts}
+
+
+def try_model(subject: Subject) -> None:
+    """Run one step with few images, to tell at once of a model that cannot be probed.
+
+    Raises:
+        UserCodeError: it cannot be trained on such a batch. Full memory is none of its faults.
+    """
+    if subject.model is None:
+        return
+    few = replace(subject, batch_size=min(_TRIED_IMAGES, subject.batch_size))
+    try:
+        with OwnRandomState(0):
+            Step.of(subject.model, cached_batch(few)[0], subject.device)
+    except Exception as error:
+        reason = error_reason(error)
+        if not tells_full_memory(reason):
+            raise UserCodeError(f"--model: {reason}") from error
 
 
 def _any_loss(output: Any) -> torch.Tensor:

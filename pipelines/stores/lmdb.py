@@ -18,8 +18,13 @@ from types import ModuleType
 from typing import Any
 
 from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
-from feedline.pipelines.stores.packed import IndexedStore, StoreKind, file_crc32
-from feedline.profiler.errors import MissingDependency
+from feedline.pipelines.stores.packed import (
+    IndexedStore,
+    StoreKind,
+    file_crc32,
+    see_that_it_stands,
+)
+from feedline.profiler.errors import MissingDependency, StoreDamaged
 from feedline.profiler.files import output, owned
 from feedline.profiler.message import few
 
@@ -144,7 +149,7 @@ class _LmdbStore(IndexedStore):
         with _LOCK:
             if self._map is None:
                 self._map = _SHARED_ENVIRONMENTS.setdefault(
-                    self.path, _SharedEnvironment(self.path)
+                    (self.path, self._stamp), _SharedEnvironment(self.path, self._stamp)
                 )
                 self._map.users += 1
             here = self._map
@@ -160,14 +165,16 @@ class _LmdbStore(IndexedStore):
 class _SharedEnvironment:
     """An environment open for reading, shared by all stores on one folder.
 
-    LMDB allows one in a process, and none across a fork.
+    LMDB allows one in a process, and none across a fork. A store that takes the place of another
+    has one of its own.
 
     Attributes:
         users: stores and reads. The last one closes it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stamp: tuple[int, ...]) -> None:
         self._folder = folder
+        self._stamp = stamp
         self._opened: Any = None
         self.users = 0
 
@@ -176,24 +183,37 @@ class _SharedEnvironment:
         return self._opened is not None
 
     def environment(self) -> Any:
-        """Return the environment, opened if it is not. Raises lmdb.Error."""
+        """Return the environment, opened if it is not.
+
+        Raises:
+            lmdb.Error: it cannot be opened.
+            StoreDamaged: that of the folder is another store's now.
+        """
         if self._opened is None:
             with _LOCK:
                 if self._opened is None:
-                    self._opened = _library().open(
+                    # before as well: LMDB does not open a file that a newer store has open
+                    see_that_it_stands(self._folder, self._stamp)
+                    opened = _library().open(
                         str(self._folder),
                         readonly=True,
                         lock=False,
                         create=False,
                         max_spare_txns=16,
                     )
+                    try:
+                        see_that_it_stands(self._folder, self._stamp)
+                    except StoreDamaged:
+                        opened.close()
+                        raise
+                    self._opened = opened
         return self._opened
 
     def leave(self) -> None:
         """Remove one user of the environment. _LOCK must be held."""
         self.users -= 1
         if not self.users:
-            del _SHARED_ENVIRONMENTS[self._folder]
+            del _SHARED_ENVIRONMENTS[self._folder, self._stamp]
             self.close()
 
     def close(self) -> None:
@@ -206,7 +226,8 @@ class _SharedEnvironment:
             opened.close()
 
 
-_SHARED_ENVIRONMENTS: dict[Path, _SharedEnvironment] = {}
+#: By folder, and the stamp of the store in it.
+_SHARED_ENVIRONMENTS: dict[tuple[Path, tuple[int, ...]], _SharedEnvironment] = {}
 
 
 def _forked() -> None:

@@ -149,6 +149,28 @@ class StoreManifest:
         )
 
 
+def stamp_of(folder: Path) -> tuple[int, ...]:
+    """Return what tells a complete store from another one of the same name; empty: it is gone.
+
+    A number of a file alone may be given to a later store's.
+    """
+    try:
+        status = (folder / MANIFEST_FILE).stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def see_that_it_stands(folder: Path, stamp: tuple[int, ...]) -> None:
+    """Check, after a file of a store was opened by name, that the store is still there.
+
+    Raises:
+        StoreDamaged: another one has taken its place, to which its index does not apply.
+    """
+    if stamp_of(folder) != stamp:
+        raise StoreDamaged(f"{folder} was replaced after it was opened: open it again")
+
+
 def how_to_repack(folder: Path) -> str:
     """Say the way out if nothing can be saved."""
     return f"pack it again with feedline pack DIR -o {shlex.quote(str(folder))} --kind KIND -f"
@@ -220,6 +242,7 @@ class IndexedStore:
             SchemaTooNew: a newer feedline packed it.
         """
         self.path = Path(path).absolute()
+        self._stamp = stamp_of(self.path)
         self.manifest = StoreManifest.read(self.path)
         self.classes = self.manifest.classes
         for name in (INDEX_FILE, PATHS_FILE):
@@ -247,7 +270,7 @@ class IndexedStore:
 
         Raises:
             IndexError: there is no such sample.
-            StoreDamaged: the bytes cannot be read.
+            StoreDamaged: the bytes cannot be read, or another store has taken this one's place.
         """
         number = operator.index(number)
         if number < 0:

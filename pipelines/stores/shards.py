@@ -6,14 +6,15 @@ A sample's bytes in a shard are its frame; frames lie one after another. Reading
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 import numpy as np
 
 from feedline.pipelines.stores.index import SPLIT_VALUE, FramePlace, Index, StoredSample
-from feedline.pipelines.stores.packed import IndexedStore
+from feedline.pipelines.stores.packed import IndexedStore, see_that_it_stands
 from feedline.profiler.files import output, owned
 
 _BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
@@ -143,22 +144,26 @@ class _Frames:
     """Reads frames and keeps the files open.
 
     ``pread`` moves no file position, so forks and threads can share them.
+
+    Args:
+        check: called after a file was opened by its name; raises where it is another store's.
     """
 
-    def __init__(self, folder: Path, suffix: str) -> None:
+    def __init__(self, folder: Path, suffix: str, check: Callable[[], None] | None = None) -> None:
         self._folder = folder
         self._suffix = suffix
+        self._check = check
         self._open: dict[int, _OpenShard] = {}
 
     def piece(self, shard: int, start: int, length: int) -> bytes:
         """Read bytes of a shard. Raises OSError, also where the file ends before that."""
         opened = self._open.get(shard)
         if opened is None:
-            handle = os.open(
-                self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC
-            )
-            # another thread may have been faster
-            opened = self._open.setdefault(shard, _OpenShard(handle))
+            file = self._folder / _shard_name(shard, self._suffix)
+            opened = _OpenShard(os.open(file, os.O_RDONLY | os.O_CLOEXEC))
+            if self._check is not None:
+                self._check()
+            opened = self._open.setdefault(shard, opened)  # another thread may have been faster
         got = os.pread(opened.handle, length, start)
         while len(got) < length:  # one call hands over 2 GiB at most
             more = os.pread(opened.handle, length - len(got), start + len(got))
@@ -187,7 +192,9 @@ class ShardStore(IndexedStore):
         super().__init__(path)
         records = self.index.records
         self._shard, self._split = records["shard"], records["skip"] == SPLIT_VALUE
-        self._frames = _Frames(self.path, self.writer.suffix)
+        self._frames = _Frames(
+            self.path, self.writer.suffix, partial(see_that_it_stands, self.path, self._stamp)
+        )
 
     def close(self) -> None:
         """Close the shards; reading opens them again."""

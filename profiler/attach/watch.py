@@ -18,11 +18,14 @@ from feedline.profiler.attach.watched import (
     ZOMBIE,
     Usage,
     Watched,
+    WatchedCpus,
     WatchedProcess,
     WatchedThread,
 )
 from feedline.profiler.errors import NotPermitted, ProcessNotFound
 from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN, blocked_by
+from feedline.profiler.samplers.cgroup import cpu_quota
+from feedline.profiler.samplers.machine import MachineCpu
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.stacks.interpreter_layout import UnknownLayout
 from feedline.profiler.stacks.memory_access import ProcessMemory
@@ -72,7 +75,7 @@ def watch(pid: int, seconds: float) -> Watched:
     pythons = _pythons(pid)
     run_soon_after_waking(os.nice(0))
     reader, name = _reader(pythons, seconds)
-    watching = _Watching(pid, reader)
+    watching, room = _Watching(pid, reader), _CpuRoom(pid)
     watching.look()
     reader.begun(_tops(pythons))
     spent_s, begin_s = time.process_time(), time.monotonic()
@@ -80,14 +83,14 @@ def watch(pid: int, seconds: float) -> Watched:
         reader.read_until(min(now + _LOOK_S, begin_s + seconds))
     cost_s = time.process_time() - spent_s
     reader.end()
-    processes = watching.processes()
+    processes, cpus = watching.processes(), room.seen()
     if not any(process.threads for process in processes):
         raise ProcessNotFound(
             f"process {pid} ended before anything was seen of it: name another"
             if kernel.state(pid) in ("", ZOMBIE)
             else f"no stack of process {pid} could be read: look at it for longer with --seconds"
         )
-    return Watched(pid, time.monotonic() - begin_s, name, cost_s, processes)
+    return Watched(pid, time.monotonic() - begin_s, name, cost_s, processes, cpus)
 
 
 def _pythons(pid: int) -> list[int]:
@@ -165,7 +168,7 @@ def _not_permitted(pid: int) -> NotPermitted:
                 "sysctl kernel.yama.ptrace_scope=0"
             )
     return NotPermitted(
-        f"process {pid} must not be read: use sudo; in a container, start it with "
+        f"reading process {pid} is not permitted: use sudo; in a container, start it with "
         "--cap-add SYS_PTRACE"
     )
 
@@ -192,6 +195,34 @@ def _tops(pids: list[int]) -> list[int]:
     """Return those that are below no other."""
     below = {child for pid in pids for child in descendants(pid)}
     return [pid for pid in pids if pid not in below]
+
+
+class _CpuRoom:
+    """The CPUs that a process may use, and how many of them are free from now on."""
+
+    def __init__(self, pid: int) -> None:
+        self._mask: set[int] = set()
+        with suppress(OSError):
+            self._mask = os.sched_getaffinity(pid)
+        self._machine = MachineCpu(allowed=self._mask)
+        self._readable = self._machine.probe() is None
+        # of the other groups' quotas nothing is known
+        same = proc.read(pid, "cgroup") == proc.read(os.getpid(), "cgroup")
+        quota = cpu_quota() if same else None
+        number = float(len(self._mask))
+        self._allowed = number if quota is None else min(number, quota)
+
+    def seen(self) -> WatchedCpus | None:
+        """Return what was seen; None: the kernel does not say."""
+        shares: dict[str, float] = {}
+        if self._mask and self._readable:
+            with suppress(OSError, ValueError):
+                shares = self._machine.read()
+        busy = shares.get("cpu/allowed", shares.get("cpu/machine"))
+        if busy is None:
+            return None
+        idle = max(0.0, 1 - busy - shares.get("cpu/steal", 0.0))
+        return WatchedCpus(self._allowed, idle * len(self._mask))
 
 
 class _Watching:
@@ -289,7 +320,7 @@ class _Watching:
         except OtherPython:
             return "it runs another Python"
         except OSError:
-            return "its memory must not be read"
+            return "reading its memory is not permitted"
         return ""
 
     def _seen(self, pid: int, now: float) -> WatchedProcess:

@@ -110,6 +110,19 @@ class WatchedProcess:
 
 
 @dataclass(frozen=True)
+class WatchedCpus:
+    """The CPUs that a training may use.
+
+    Attributes:
+        allowed: those of its mask, and no more than its quota, where that is known. CPUs.
+        free: those of its mask on which nothing ran while it was watched, on average. CPUs.
+    """
+
+    allowed: float
+    free: float
+
+
+@dataclass(frozen=True)
 class Watched:
     """A training.
 
@@ -119,6 +132,7 @@ class Watched:
         reader: who read the stacks: feedline or py-spy.
         cost_s: CPU time that watching took.
         processes: it and those below it, parents first.
+        cpus: that it may use; None: the kernel does not say.
     """
 
     pid: int
@@ -126,3 +140,4 @@ class Watched:
     reader: str
     cost_s: float
     processes: tuple[WatchedProcess, ...]
+    cpus: WatchedCpus | None = None

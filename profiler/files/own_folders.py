@@ -12,9 +12,10 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, PlaceTaken
@@ -113,10 +114,21 @@ def kind_with_article(kind: str) -> str:
     )
 
 
-def remove(path: Path, kind: str = INNER_KIND) -> None:
+def no_process(folder: Path) -> bool:
+    """Return False: whether a process uses the folder is not known, or of no account."""
+    return False
+
+
+def remove(path: Path, kind: str = INNER_KIND, in_use: Callable[[Path], bool] = no_process) -> None:
     """Remove a folder of feedline's.
 
     Its name is free at once; files that appear in it meanwhile are kept under another name.
+
+    Args:
+        path: the folder.
+        kind: that it must have.
+        in_use: tells of it, and of each folder in it, whether a process uses that. It is asked
+            where the file system knows no locks.
 
     Raises:
         PlaceTaken: it is not ours or of another kind, holds anything that its list does not name,
@@ -124,9 +136,10 @@ def remove(path: Path, kind: str = INNER_KIND) -> None:
         OSError: it cannot be removed.
     """
     with ExitStack() as stack:
-        strangers: list[str] = []
-        tree = _survey(path, path.name, None, kind, strangers, stack)
-        if strangers:
+        stack.enter_context(_all_descriptors())
+        survey = _Survey(in_use, stack)
+        tree = survey.of(path, path.name, None, kind)
+        if strangers := survey.strangers:
             raise PlaceTaken(
                 f"{path} also holds {few(strangers, MAX_NAMED)}, which feedline did not make",
                 f"move {'them' if len(strangers) > 1 else 'it'} away",
@@ -134,7 +147,8 @@ def remove(path: Path, kind: str = INNER_KIND) -> None:
             )
         aside = single.part_name(path)
         os.rename(path, aside)
-        _clear(tree)
+        with _opened(aside) as top:
+            _clear(tree, top)
         os.rmdir(aside)
 
 
@@ -182,6 +196,13 @@ class Hold:
             os.close(fd)
             raise
         self._file = Descriptor(fd)
+        self._list = os.fstat(fd)
+
+    def is_of(self, folder: Path) -> bool:
+        """Return whether a path leads to the folder that is held, not to one in its place."""
+        with suppress(OSError):
+            return os.path.samestat(os.lstat(folder / LIST_NAME), self._list)
+        return False
 
     def release(self) -> None:
         """Release it.
@@ -218,49 +239,97 @@ class Busy(PlaceTaken):
 
 @dataclass
 class _Folder:
-    fd: int
+    """A folder to remove.
+
+    Attributes:
+        listed: its list, which is locked while it is open.
+        files: their names.
+        folders: in it, by their names.
+    """
+
+    listed: FileIO
     files: list[str] = field(default_factory=list)
     folders: dict[str, "_Folder"] = field(default_factory=dict)
 
 
-def _survey(
-    path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack
-) -> _Folder:
-    """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
-    listing = read_list(path)
-    if listing is None:
-        raise PlaceTaken(
-            f"{path} was not made by feedline (it contains no {LIST_NAME}), and is left untouched",
-            ELSEWHERE,
-        )
-    if listing.kind != kind:
-        raise PlaceTaken(
-            f"{path} holds {kind_with_article(listing.kind)}, not {kind_with_article(kind)}, and "
-            f"is left untouched",
-            ELSEWHERE,
-        )
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path if within is None else name, flags, dir_fd=within)
-    stack.callback(os.close, fd)
-    listed = _open_list(fd)
-    stack.callback(os.close, listed)
-    try:
-        lock(listed, fcntl.LOCK_EX)
-    except BlockingIOError as error:
-        raise Busy(
-            f"{path} is being used by another process", "wait until it has ended", ELSEWHERE
-        ) from error
-    surveyed = _Folder(fd)
-    for entry in sorted(os.listdir(fd)):
-        mode = os.lstat(entry, dir_fd=fd).st_mode
-        ours = entry in listing.names or entry == LIST_NAME or entry.startswith(single.PART)
-        if ours and stat.S_ISREG(mode):
-            surveyed.files.append(entry)
-        elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
-            surveyed.folders[entry] = _survey(path / entry, entry, fd, INNER_KIND, strangers, stack)
+class _Survey:
+    """Looks through folders, locks their lists, and notes what does not belong there.
+
+    Each folder keeps one descriptor, of its list: a run has two folders for each rank.
+    """
+
+    def __init__(self, in_use: Callable[[Path], bool], stack: ExitStack) -> None:
+        self.strangers: list[str] = []
+        self._in_use, self._stack = in_use, stack
+
+    def of(self, path: Path, name: str, within: int | None, kind: str) -> _Folder:
+        """Look through a folder and all folders in it. Raises PlaceTaken, OSError."""
+        listing = read_list(path)
+        if listing is None:
+            raise PlaceTaken(
+                f"{path} was not made by feedline (it contains no {LIST_NAME}), and is left "
+                f"untouched",
+                ELSEWHERE,
+            )
+        if listing.kind != kind:
+            raise PlaceTaken(
+                f"{path} holds {kind_with_article(listing.kind)}, not {kind_with_article(kind)}, "
+                f"and is left untouched",
+                ELSEWHERE,
+            )
+        with _opened(path if within is None else name, within) as fd:
+            surveyed = _Folder(self._locked(fd, path))
+            for entry in sorted(os.listdir(fd)):
+                mode = os.lstat(entry, dir_fd=fd).st_mode
+                ours = entry in listing.names or entry == LIST_NAME or entry.startswith(single.PART)
+                if ours and stat.S_ISREG(mode):
+                    surveyed.files.append(entry)
+                elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
+                    surveyed.folders[entry] = self.of(path / entry, entry, fd, INNER_KIND)
+                else:
+                    self.strangers.append(str(path / entry))
+        return surveyed
+
+    def _locked(self, folder: int, path: Path) -> FileIO:
+        """Open and lock the list of a folder. Raises Busy, OSError."""
+        listed = self._stack.enter_context(FileIO(_open_list(folder), "rb"))
+        try:
+            known = lock(listed.fileno(), fcntl.LOCK_EX)
+        except BlockingIOError:
+            busy = True
         else:
-            strangers.append(str(path / entry))
-    return surveyed
+            busy = not known and self._in_use(path)
+        if busy:
+            raise Busy(
+                f"{path} is being used by another process", "wait until it has ended", ELSEWHERE
+            )
+        return listed
+
+
+@contextmanager
+def _opened(folder: Path | str, within: int | None = None) -> Iterator[int]:
+    """Open a folder, which no link leads to, for the functions that take ``dir_fd``."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(folder, flags, dir_fd=within)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _all_descriptors() -> Iterator[None]:
+    """Let this process open as many files as the system would allow it."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _open_list(folder: int) -> int:
@@ -274,13 +343,25 @@ def _open_list(folder: int) -> int:
         return os.open(LIST_NAME, os.O_RDONLY | flags, dir_fd=folder)
 
 
-def _clear(folder: _Folder) -> None:
-    """Remove what is in a folder. Its list goes last: it tells that the rest is feedline's."""
+def _clear(folder: _Folder, fd: int) -> None:
+    """Remove what is in a folder that has another name by now, so that nobody else comes to it.
+
+    Its list goes last: it tells that the rest is feedline's. It is closed before, as NFS and sshfs
+    keep a file that is open under another name, and then the folder could not be removed.
+
+    Raises OSError: another folder is in its place, or it cannot be removed.
+    """
+    if not os.path.samestat(os.fstat(folder.listed.fileno()), os.lstat(LIST_NAME, dir_fd=fd)):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     for name, inner in folder.folders.items():
-        _clear(inner)
-        os.rmdir(name, dir_fd=folder.fd)
-    for name in sorted(folder.files, key=lambda name: name == LIST_NAME):
-        os.unlink(name, dir_fd=folder.fd)
+        with _opened(name, fd) as within:
+            _clear(inner, within)
+        os.rmdir(name, dir_fd=fd)
+    for name in folder.files:
+        if name != LIST_NAME:
+            os.unlink(name, dir_fd=fd)
+    folder.listed.close()
+    os.unlink(LIST_NAME, dir_fd=fd)
 
 
 #: What a file system answers that knows no locks: Lustre without -o flock, NFS without its daemon.

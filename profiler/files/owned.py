@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +24,7 @@ from feedline.profiler.files.own_folders import (
     kind_with_article,
     listed_names,
     lock,
+    no_process,
     read_list,
     remove,
 )
@@ -85,10 +86,18 @@ def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
         _enlist(folder, name)
 
 
-def replace(path: Path, kind: str, launch: str = "") -> None:
+def replace(
+    path: Path, kind: str, launch: str = "", in_use: Callable[[Path], bool] = no_process
+) -> None:
     """Claim a folder as ``claim``, but remove an older folder of that kind first.
 
     The first of several ranks removes it, the others join.
+
+    Args:
+        path: the folder.
+        kind: of the older one and of the new one.
+        launch: whose ranks write into the new one.
+        in_use: as for ``own_folders.remove``.
 
     Raises:
         PlaceTaken: it is of another kind, holds files of others, or a process uses it.
@@ -100,7 +109,7 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
             try:
                 return claim(path, kind, launch)
             except _Older:
-                remove(path, kind)
+                remove(path, kind, in_use)
         except (Busy, FileNotFoundError):  # another rank is at it
             if time.monotonic() > deadline:
                 raise

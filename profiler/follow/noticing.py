@@ -104,23 +104,31 @@ def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup |
     """
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
-        size, rank = _number(given, "world_size"), _number(given, "rank")
+        # torch reads "tcp://host:1234?rank=1&world_size=2" as well
+        address, _, query = str(given.get("init_method") or "env://").partition("?")
+        in_query = dict(pair.partition("=")[::2] for pair in query.split("&"))
+        size, rank = (
+            _number(given.get(name), in_query.get(name), os.environ.get(name.upper()))
+            for name in ("world_size", "rank")
+        )
         if size < 2 or not 0 <= rank < size:
             return None
         store = given.get("store")
-        address = given.get("init_method") or "env://"
         if store is not None:
             address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
         elif address == "env://":
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        return _JoinedGroup(str(address), rank, size)
+        return _JoinedGroup(address, rank, size)
     except (TypeError, ValueError):
         return None
 
 
-def _number(given: dict[str, Any], name: str) -> int:
-    value = given.get(name, -1)
-    return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
+def _number(*given: Any) -> int:
+    """Return the first of these that is a number from 0 on; -1: none is.
+
+    Raises TypeError, ValueError: one is something else.
+    """
+    return next((int(value) for value in given if value is not None and int(value) >= 0), -1)
 
 
 def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
@@ -262,12 +270,6 @@ def _note(recording: RecordingSettings, **what: str) -> None:
     process_log.write(Path(recording.run), {**about, **what})  # type: ignore[typeddict-item]
 
 
-def _note_end(recording: RecordingSettings, pid: int, by: str) -> None:
-    """Write down that this process is about to end another one, if that is still there."""
-    if started := proc.started(pid):
-        process_log.write(Path(recording.run), {"pid": pid, "started": started, "ended_by": by})
-
-
 class _Following:
     """State of this process in the recording that it belongs to.
 
@@ -289,6 +291,9 @@ class _Following:
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
         self._group: _JoinedGroup | None = None
+        self._children_ended: set[int] = set()  # pids
+        if session is not None:
+            session.children_ended = self._children_ended
         self._lock = threading.RLock()
 
     def watch(self) -> None:
@@ -391,6 +396,7 @@ class _Following:
                 stop_after=StopAfter.parse(recording.stop_after) if recording.stop_after else None,
                 stacks=recording.stacks,
             )
+            self.session.children_ended = self._children_ended
             _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
             reraise_of_handler()
@@ -417,6 +423,13 @@ class _Following:
         self.ends(Ending(code))
         if code is not None and self.recording.top == os.getpid():
             reporting.report_what_was_made(self.recording)
+
+    def sends(self, pid: int, by: str) -> None:
+        """Note that this process is about to end another one, if that is still there."""
+        if started := proc.started(pid):
+            self._children_ended.add(pid)
+            run = Path(self.recording.run)
+            process_log.write(run, {"pid": pid, "started": started, "ended_by": by})
 
     def joins(self, group: _JoinedGroup) -> None:
         """Prepare for this process to join a group.
@@ -498,7 +511,7 @@ def follow(
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)
-    _watch_ends(following.leaves, functools.partial(_note_end, recording))
+    _watch_ends(following.leaves, following.sends)
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
     arrivals.when_imported(

@@ -84,10 +84,7 @@ def _levels(root: Path = _ROOT, controller: str = "cpu") -> list[_Level]:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
     """
     levels = []
-    memberships = [
-        line.split(":", 2)
-        for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()
-    ]
+    memberships = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup")]
     for mount_root, mount_point, version in _mounts(root, controller):
         for _, controllers, group in memberships:
             if (version == 1 and controller in controllers.split(",")) or (
@@ -96,6 +93,11 @@ def _levels(root: Path = _ROOT, controller: str = "cpu") -> list[_Level]:
                 mount, below = root / mount_point.lstrip("/"), _below(mount_root, group)
                 levels += _upwards(mount, below, version, controller)
     return list({_identity(level.folder): level for level in levels}.values())
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file that contains paths, which may be any bytes. Raises OSError."""
+    return [os.fsdecode(line) for line in read_file(str(path)).splitlines()]
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
@@ -125,7 +127,7 @@ def _mounts(root: Path, controller: str) -> list[tuple[str, str, int]]:
     The fields are those of proc_pid_mountinfo(5).
     """
     mounts = []
-    for line in read_file(str(root / "proc/self/mountinfo")).decode().splitlines():
+    for line in _lines(root / "proc/self/mountinfo"):
         fields, _, more = line.partition(" - ")
         kind, _, options = (more.split(" ", 2) + ["", ""])[:3]
         if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
@@ -163,7 +165,7 @@ def _upwards(mount: Path, below: str, version: int, controller: str) -> list[_Le
 def _levels_or_none(root: Path) -> list[_Level]:
     try:
         return _levels(root)
-    except OSError:
+    except (OSError, ValueError, IndexError):
         return []
 
 

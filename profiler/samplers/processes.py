@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -459,12 +459,18 @@ class WorkerMemory(GaugeSource):
             self._change(ended, {})
         return values
 
-    def killed(self) -> int:
-        """Return the pid of a worker of the last ones that a SIGKILL has ended; 0: none was."""
+    def killed(self, left_out: Container[int] = ()) -> int:
+        """Return the pid of a worker of the last ones that a SIGKILL has ended; 0: none was.
+
+        Args:
+            left_out: pids of workers that do not count.
+        """
         for known in list(self._workers.values()):
             worker = known()
             with suppress(Exception):  # of another process, after a fork
-                if worker is not None and worker.exitcode == -signal.SIGKILL:
+                if worker is None or worker.pid in left_out:
+                    continue
+                if worker.exitcode == -signal.SIGKILL:
                     return int(worker.pid)
         return 0
 

@@ -7,12 +7,13 @@ In a notebook, a recording ends with its report below the cell.
 import functools
 import html
 import importlib
+import itertools
 import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -233,11 +234,12 @@ class stage:
     Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's workers; can be nested and reused.
 
     Args:
-        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage.
+        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage. A process keeps
+            4,096 names; what has another one is shown as ``stage``.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = str(name)
         self._spans: list[Span | None] = []
 
     def __enter__(self) -> "stage":
@@ -269,6 +271,9 @@ class stage:
         return wrapper
 
 
+_unrecorded: list[str] = []  # the first metric whose value was no number; one line says so
+
+
 def metric(name: str, value: float) -> None:
     """Record a number of the training, such as an accuracy after an evaluation, at the current update.
 
@@ -280,11 +285,20 @@ def metric(name: str, value: float) -> None:
 
     Args:
         name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name contains "loss" or "error".
-        value: a number, or a tensor with one element on the CPU.
+        value: a number, or a tensor with one element on the CPU. Anything else is left out; one line says so.
     """
     watch = recorder.convergence
-    if watch is not None:
-        watch.metric(name, float(getattr(value, "detach", lambda: value)()))
+    if watch is None:
+        return
+    try:
+        number = float(getattr(value, "detach", lambda: value)())
+    except Exception:  # as without a recording, the program goes on
+        reraise_of_handler()
+        if not _unrecorded:
+            _unrecorded.append(str(name))
+            _report(f"the metric {name} is not recorded where its value is not a single number")
+    else:
+        watch.metric(str(name), number)
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
@@ -329,20 +343,28 @@ class _Writer:
     def _write(self, profiler: "profile") -> Path:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._free(f"rank{_rank()}-{profiler.step_num}")
-        with single.replacing_path(path, output.SHARED) as part:
-            profiler.export_chrome_trace(str(part))
+        path = self._claimed(f"rank{_rank()}-{profiler.step_num}")
+        try:
+            with single.replacing_path(path, output.SHARED) as part:
+                profiler.export_chrome_trace(str(part))
+        except BaseException:
+            single.remove(path)
+            raise
         return path.with_name(
             path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1)
         )
 
-    def _free(self, stem: str) -> Path:
-        """Return the first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
-        path, number = self._folder / f"{stem}.json.gz", 1
-        while path.exists():
-            number += 1
-            path = self._folder / f"{stem}.{number}.json.gz"
-        return path
+    def _claimed(self, stem: str) -> Path:
+        """Create the first file that is not there, such as rank0-5.json.gz, rank0-5.2.json.gz.
+
+        Another process may take itself for the same rank, and write at the same time.
+        """
+        for number in itertools.count(1):
+            path = self._folder / f"{stem}{f'.{number}' if number > 1 else ''}.json.gz"
+            with suppress(FileExistsError):
+                os.close(single.create(path, output.SHARED))
+                return path
+        raise AssertionError("unreachable")
 
     def _say_once(self, what: str, text: str) -> None:
         if what not in self._said:

@@ -117,10 +117,18 @@ def _by(error: BaseException | None) -> str:
 
 
 def _killing(error: BaseException | None) -> re.Match[str] | None:
-    """Return torch's words on a worker that a signal ended; None: none did."""
-    return next(
-        (match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None
-    )
+    """Return torch's words on a worker that a signal ended; None: none did.
+
+    Torch raises its exceptions from each other. One that only came while another was handled may
+    have any reason: a second try with fewer workers may fail because the disk is full.
+    """
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            break
+        if match := _KILLED.search(text_of(error)):
+            return match
+        error = error.__cause__
+    return None
 
 
 def _killed(error: BaseException | None) -> int:
@@ -159,4 +167,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         if error is None:
             return
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

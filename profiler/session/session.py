@@ -31,7 +31,7 @@ from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.stacks.stack_sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
-from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.manifest import Manifest, is_live
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.recompiled import compiled
 
@@ -104,6 +104,8 @@ class Session:
     Attributes:
         path: the run folder that was created, perhaps under the next free name.
         refused: why it is not the first one tried; None if it is.
+        children_ended: pids of the processes that this one has ended with a signal; None: nothing
+            watches that.
 
     Raises:
         OutputError: the folder is taken, read-only, or the disk is full. Nothing is attached then.
@@ -129,6 +131,7 @@ class Session:
         begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
+        self.children_ended: set[int] | None = None
         if recorder.resume() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
@@ -234,7 +237,11 @@ class Session:
         """Return an ending with the worker that was killed, where torch did not name it."""
         if not ending.by or ending.killed:
             return ending
-        killed = self._worker_memory.killed()
+        killed = self._worker_memory.killed(self.children_ended or ())
+        if killed and self.children_ended is None:
+            counted = MemoryEvents.now().since(self._memory_events)
+            if counted.get("kills") == counted.get("machine_kills") == 0:
+                return ending  # it was the program then, as far as is known
         return ending.because_of_worker(killed) if killed else ending
 
     def join(self, place: ranks.RankPlace, group: str) -> None:
@@ -291,6 +298,8 @@ class Session:
     def _write_manifest(self) -> None:
         if not self.is_mine:  # a library that is imported in a fork only
             return
+        if not self._holds[-1].is_of(self.folder):  # the user has removed it, or another run has
+            return
         # a full disk, or a value of the program's that cannot be JSON: the last manifest stays
         with self._writing, suppress(OSError, PlaceTaken, TypeError, ValueError):
             self.manifest.hooks = list(self._hook_states.values())
@@ -305,10 +314,13 @@ def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) ->
     """
 
     def claim(run: Path, replaces: bool) -> None:
-        (owned.replace if replaces else owned.claim)(run, "run", launch)
+        if not replaces:
+            owned.claim(run, "run", launch)
+            return
+        owned.replace(run, "run", launch, is_live)
         old = rank_folder(run, place.rank, place.restart)
-        if replaces and old.exists():
-            own_folders.remove(old)  # of an earlier recording of this process
+        if old.exists():
+            own_folders.remove(old, in_use=is_live)  # of an earlier recording of this process
 
     for number in range(1, _MOST_NAMES + 1):
         run = path if number == 1 else path.with_name(f"{path.name}-{number}")
@@ -415,6 +427,7 @@ def machine() -> dict[str, object]:
         "affinity_cpus": len(os.sched_getaffinity(0)),
         "affinity": proc.cpus_allowed(),
         "cpu_quota": cpu_quota(),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "memory_bytes": pages,
         "shm_bytes": _shm_bytes(),
         "malloc": _allocator(),

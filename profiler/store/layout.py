@@ -53,6 +53,8 @@ def worker_segment(rank: Path, loader: int, worker: int) -> Path:
     return rank / SEGMENTS / f"loader{loader}-worker{worker}.seg"
 
 
+#: Batches that are kept or forgotten together: long enough to see queues fill and drain.
+WINDOW = 64
 BINS = 256
 SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
 

@@ -123,6 +123,14 @@ class Manifest:
         return "ended" if self.ended_by == PROGRAM else "cut"
 
 
+def is_live(rank: Path) -> bool:
+    """Return whether a process records into a folder; False where no manifest tells of one."""
+    try:
+        return Manifest.read(rank).state == "live"
+    except (RunDamaged, SchemaTooNew):
+        return False
+
+
 def _silent_s(rank: Path) -> float:
     """Return how long ago a file of a rank was written, s; inf: nothing tells."""
     written = 0.0

@@ -37,6 +37,7 @@ from feedline.profiler.store.layout import (
     PAGE,
     RECORDS_AT,
     TOTALS_AT,
+    WINDOW,
     bin_of,
     header_of,
     page_of,
@@ -47,12 +48,14 @@ _SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forg
 _pack, _RECORD_BYTES = RECORD.pack_into, RECORD.size  # in `add`, to look them up takes 30 ns
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 _SOURCE = struct.Struct("<H")
-WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 _CHUNK_BYTES = 256 * 1024
 _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 _NAME_BYTES = 56  # of a name's record: its number and stage follow
+# A name's record is kept for good, and its number has 16 bits: names that differ with each step
+# (``feedline.stage(f"step {number}")``) would fill the file. These take a 32nd of it.
+_MOST_NAMES = 4096
 # Seconds to wait for another thread; half as long after each time in vain, and these at least.
 _PATIENCE_S, _LEAST_PATIENCE_S = 1.0, 0.01
 _MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
@@ -313,7 +316,8 @@ class Segment:
     def name_id(self, name: str) -> int:
         """Return a number for this name in the ``source`` field of records of this file.
 
-        0 is "no name", also where the lock is not to be had.
+        0 is "no name", also where the lock is not to be had, or the file has all the names that it
+        takes.
         """
         known = self._names.get(name)
         if known is None:
@@ -322,7 +326,9 @@ class Segment:
             try:  # of two threads that ask at once, one numbers it
                 known = self._names.get(name)
                 if known is None:
-                    known = self._names[name] = self._number_of(_stored_text(name))
+                    known = self._number_of(_stored_text(name))
+                    if len(self._names) < _MOST_NAMES:
+                        self._names[name] = known
             finally:
                 self._lock.release()
         return known
@@ -331,6 +337,8 @@ class Segment:
         """Return the number of a name in the file, maybe one that an earlier process gave it."""
         number = self._stored.get(text)
         if number is None:
+            if len(self._stored) >= _MOST_NAMES:
+                return 0
             number = self._stored[text] = next(self._name_numbers)
             self._write_name(text, number)
         return number

@@ -41,6 +41,7 @@ class _MachineShape(TypedDict, total=False):
     affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     affinity: Annotated[str, Meta(max_length=10_000)]
     cpu_quota: Annotated[float, Meta(gt=0, le=1e6)] | None
+    nice: Annotated[int, Meta(ge=-20, le=19)]
     malloc: str
 
 

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
+from feedline.profiler.errors import SKIPPED_FILE_SUFFIX
+
 _MISSING = object()
-#: warnings.warn passes by frames of files with these two words in their names, those of the import
-#: system.
-SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 
 
 class _Patch(NamedTuple):

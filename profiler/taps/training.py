@@ -20,7 +20,8 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.record.optimizer_tracker import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
-from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.store.layout import WINDOW
+from feedline.profiler.store.segment import Segment, window_of
 from feedline.profiler.taps.convergence import has_parameters
 from feedline.profiler.taps.dropped_gradients import dropped_gradients
 from feedline.profiler.taps.patch import Patches, skip_in_warnings

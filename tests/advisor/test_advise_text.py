@@ -3,11 +3,13 @@
 import io
 import json
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 import numpy as np
 import pytest
 from advisor.made_up import run, with_curve, with_norms
 
+from feedline.__main__ import main
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
 from feedline.analysis.convergence.training_record import TimeToTarget
@@ -15,8 +17,9 @@ from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.cli import converge as advise_command
 from feedline.cli.converge import text as advise_text
-from feedline.profiler.errors import ScriptError
+from feedline.profiler.errors import NotJudged, ScriptError
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "runs"
 SMALL = run("runs-small", batch=32, train=0.10, held=0.30, ranks=1, scale=150.0)
 DEFICIT = run("runs-large", batch=256, train=0.9, held=1.0, seed=1, ranks=8)
 WRONG = with_norms(DEFICIT, small_sq=DEFICIT.norms.big_sq)
@@ -110,6 +113,19 @@ def test_a_curve_whose_name_says_nothing_comes_from_its_first_value(first, last,
 def test_a_curve_that_is_not_there_names_those_that_are():
     with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
         advise_command._choose_run([SMALL], ("accuracy", 0.9))
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("raises", "failed with"), ("killed", "was killed or crashed")]
+)
+def test_a_training_that_failed_is_not_called_healthy(name, how, capsys):
+    code = main(["converge", "advise", str(GOLDEN / "batch32"), str(GOLDEN / name)])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (NotJudged.exit_code, "")
+    assert f"no advice can be given from {GOLDEN / name}: the training {how}" in " ".join(
+        said.err.split()
+    )
 
 
 def test_markup_in_a_name_stays_text():

@@ -155,8 +155,51 @@ def test_transformers_is_given_them_in_its_arguments(project):
         "+arguments = TrainingArguments(output_dir='out', dataloader_num_workers=4, "
         "dataloader_persistent_workers=True)" in found
     )
-    with pytest.raises(NoDiff, match="have no such setting"):
-        loader_diff(at, "transformers", "DataLoader", {"in_order": False}, project.folder)
+    found = loader_diff(at, "transformers", "DataLoader", {"batch_size": 64}, project.folder)
+    assert "dataloader_num_workers=2, per_device_train_batch_size=64)" in found
+
+
+def test_without_workers_what_transformers_refuses_is_neutral(project):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    code = (
+        "arguments = TrainingArguments('out', dataloader_num_workers=4, "
+        "dataloader_prefetch_factor=4, dataloader_persistent_workers=True)\nloader = DataLoader()"
+    )
+    diff = loader_diff(
+        project(code), "transformers", "DataLoader", {"num_workers": 0}, project.folder
+    )
+    (project.folder / "fix.patch").write_text(diff)
+    subprocess.run(
+        ["patch", "-p0", "-s", "-i", "fix.patch"],
+        cwd=project.folder,
+        check=True,
+        capture_output=True,
+    )
+
+    assert (project.folder / "src" / "train.py").read_text().splitlines()[2] == (
+        "arguments = TrainingArguments('out', dataloader_num_workers=0, "
+        "dataloader_prefetch_factor=None, dataloader_persistent_workers=False)"
+    )
+
+
+@pytest.mark.parametrize(("version", "knows"), [("4.57.1", False), ("5.15.0", True)])
+def test_an_argument_that_the_installed_transformers_lacks_is_set_where_its_loader_is_made(
+    project, tmp_path, monkeypatch, version, knows
+):
+    about = tmp_path / "installed" / f"transformers-{version}.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Name: transformers\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(about.parent)
+    at = project("arguments = TrainingArguments()\nloader = DataLoader(arguments)")
+    given = (at, "transformers", "DataLoader", {"in_order": False}, project.folder)
+
+    if knows:
+        assert "+arguments = TrainingArguments(dataloader_in_order=False)" in loader_diff(*given)
+        return
+    with pytest.raises(
+        NoDiff, match=r"have no in_order in .*: override Trainer\.get_train_dataloader, and set in_"
+    ):
+        loader_diff(*given)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import warnings
+from collections import UserDict
 
 import pytest
 import torch
@@ -220,6 +221,85 @@ def test_an_optimizer_that_maximizes_is_not_replaced_by_one_that_minimizes(group
 
     assert weights.tolist() == pytest.approx([1.1, 1.1])
     assert "maximize=True" in outside.failed["lars"]
+
+
+@pytest.mark.parametrize("text", ["lars=1:momentum=1.5", "soap=0.1:every=0"])
+def test_a_program_keeps_all_parameters_where_another_optimizer_cannot_be_made(text):
+    """A generator in a group was empty once the other one had been tried."""
+    weights = torch.nn.Parameter(torch.ones(2, 2))
+    with fixed(text) as outside:
+        optimizer = torch.optim.SGD([{"params": iter([weights])}], lr=0.5)
+        weights.grad = torch.ones(2, 2)
+        optimizer.step()
+
+    assert list(outside.failed) == [text.partition("=")[0]]
+    assert weights.tolist() == [[0.5, 0.5]] * 2
+
+
+def set_each_step(optimizer):
+    """As nanoGPT does."""
+    for group in optimizer.param_groups:
+        group["lr"] = 0.001
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (set_each_step, "0.001 in the first update, not 0.04"),
+        (
+            lambda it: torch.optim.lr_scheduler.OneCycleLR(it, max_lr=0.25, total_steps=9),
+            "0.01 in the first update, not 0.04",
+        ),
+        (lambda it: torch.optim.lr_scheduler.LinearLR(it, 0.1), ""),
+        (lambda it: torch.optim.lr_scheduler.CosineAnnealingLR(it, 9), ""),
+        (lambda it: None, ""),
+    ],
+    ids=["own loop", "OneCycleLR", "LinearLR", "CosineAnnealingLR", "none"],
+)
+def test_a_program_that_sets_the_rate_of_a_new_optimizer_is_told(plan, why):
+    weights = torch.nn.Parameter(torch.ones(2))
+    with fixed("lamb=0.04,warmup=1000") as outside:
+        optimizer = torch.optim.AdamW([weights], lr=0.1)
+        plan(optimizer)
+        weights.grad = torch.ones(2)
+        optimizer.step()
+
+    assert why in outside.failed.get("lamb", "")
+    assert bool(why) == ("lamb" in outside.failed)
+
+
+class NamedInputs(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, batch):
+        return self.net(batch["images"])
+
+
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_without_a_loader_a_warm_up_counts_the_rows_of_a_batch_that_is_a_dictionary(kind):
+    with fixed("warmup=16") as outside:
+        training = Training(norm=False)
+        net = NamedInputs(training.net)
+        for _ in range(5):
+            net(kind(images=torch.ones(4, 5))).sum().backward()
+            training.optimizer.step()
+
+    assert (outside.failed, training.rates) == ({}, [0.2, 0.4, 0.6, 0.8, 0.8])
+
+
+def test_a_warm_up_that_sees_no_samples_leaves_the_rate_and_is_told():
+    """A factor of 0 would train nothing, to the end."""
+    with fixed("warmup=16") as outside:
+        training = Training(norm=False)
+        for _ in range(2):
+            weights = training.net[0].weight
+            torch.nn.functional.linear(torch.ones(4, 5), weights).sum().backward()
+            training.optimizer.step()
+
+    assert training.rates == [0.8, 0.8]
+    assert outside.failed["warmup"].startswith("no samples were seen")
 
 
 def checkpoint(text="warmup=1ep"):

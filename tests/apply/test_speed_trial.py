@@ -1,20 +1,25 @@
 """The decision of a trial of speed."""
 
+import json
+
 import pytest
 
 from feedline.analysis.explain.speed_trial import (
     CHANGED,
     CODES,
+    SPEED,
     UNCHANGED,
     Recorded,
     TrialRun,
     Tried,
     decide,
+    read,
 )
 from feedline.analysis.ledger.finding import PredictedRate
-from feedline.analysis.report.document import Fields, Headline, Note
+from feedline.analysis.report.document import Fields, Headline, Note, Table
+from feedline.analysis.report.json_report import plain
 from feedline.cli.verify.pairs import _order
-from feedline.cli.verify.text import document_of
+from feedline.cli.verify.text import document_of, document_of_earlier
 
 PREDICTED = PredictedRate(100.0, 160.0, 150.0, 170.0)
 
@@ -119,6 +124,24 @@ def test_the_verdict_comes_first_then_predicted_beside_measured(changed, said):
     assert isinstance(fields, Fields)
     assert [row.label for row in fields.rows] == ["Predicted", "Measured"]
     assert fields.rows[0].text == "100 -> 160 samples/s (150 to 170)"
+
+
+def test_a_prediction_for_other_conditions_is_not_listed_as_if_it_were_for_a_trial():
+    slower = trial((50, 50, 50), (80, 81, 79), recorded=Recorded(100.0, 80.0, 130.0))
+    as_recorded = trial((100, 100, 100), (160, 161, 159), recorded=Recorded(100.0, 80.0, 130.0))
+    entries = [
+        json.loads(json.dumps(plain({"kind": SPEED, "at": "2026-01-01", **vars(found)})))
+        for found in (slower, as_recorded)
+    ]
+
+    of_other, own = read(entries)
+
+    (table,) = document_of_earlier([of_other, own]).of(Table)
+    assert [row[2:] for row in table.rows] == [
+        ("does not apply", "+60.0 %", "accept"),
+        ("+60.0 %", "+60.0 %", "accept"),
+    ]
+    assert "predicted" in own.says() and "predicted" not in of_other.says()
 
 
 def test_the_unchanged_training_that_fails_proves_nothing():

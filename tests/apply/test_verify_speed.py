@@ -362,6 +362,31 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(
     assert not list((tmp_path / "runs").rglob("rank0"))
 
 
+PARSER = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs")
+parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "is_verifys"), [("--pairs=2", True), ("--margin", True), ("--rate", False)]
+)
+def test_an_option_of_verify_behind_the_training_is_told(
+    tmp_path, monkeypatch, capfd, option, is_verifys
+):
+    (tmp_path / "train.py").write_text(PARSER)
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["verify", *SET, "--", "train.py", "--epochs", "3", option]) == 2
+
+    name = option.partition("=")[0]
+    hint = f"{name} is an option of feedline verify: put it before --"
+    assert (hint in " ".join(capfd.readouterr().err.split())) is is_verifys
+
+
 STREAM = """\
 import sys
 import time

@@ -33,6 +33,16 @@ time.sleep(60)
 """
 
 
+#: Takes all of one CPU.
+SPINS = """
+import os
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+print("begun", flush=True)
+while True:
+    pass
+"""
+
+
 def seen(watching: _Watching, reader: MemoryReader) -> list[WatchedProcess]:
     """What is seen in half a second more."""
     assert watching.look()
@@ -52,6 +62,13 @@ def test_a_thread_that_begins_has_none_of_the_time_before_it(start):
     counted = sum(stack.seconds for one in passing for stack in one.stacks)
     assert 0.3 < counted / (0.15 / 0.2 * (now - begin)) < 1.9  # few of them are sampled
     assert reader._processes[program.pid].load <= 1.25  # of two threads at a time
+
+
+def test_the_cpus_that_a_process_may_use_are_those_of_its_own_mask(start):
+    """It leaves none of them free, however many the machine has."""
+    cpus = watch.watch(start("-c", SPINS).pid, 1.0).cpus
+
+    assert cpus is not None and cpus.allowed <= 1 and cpus.free < 0.5
 
 
 @pytest.mark.parametrize("other", [False, True])

@@ -1,18 +1,22 @@
 """``feedline check``: limits, exit codes, JUnit, Markdown, annotations, and budgets that are wrong."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from diff.made_up import stored
 from golden.record import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.__main__ import main
 from feedline.analysis.convergence.checks import GRAVE, STOPS
-from feedline.analysis.diff.budget import Figure
+from feedline.analysis.diff.budget import Budget, Figure, check_budget
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.report.document_markdown import _escaped
 from feedline.cli.check import text as check_output
 from feedline.cli.check.budget_file import _OTHER_CHECKS, _at_most
@@ -48,6 +52,13 @@ def outcomes(budget: str, run: str = "loader") -> dict[str, str]:
     }
 
 
+def with_finding(rule_id: str):
+    """A stored run with this finding, of which no line is known."""
+    run = stored("loader")
+    found = Finding(rule_id, Severity.LOW, message="it takes long")
+    return replace(run, report=replace(run.report, findings=[found]))
+
+
 def test_a_run_within_its_budget_passes(folder, capsys):
     assert checked(HOLDS + "[at_least]\nsamples_per_s = 0.001\n") == 0
     assert "Within budget: all 2 limits hold (loader)" in capsys.readouterr().out
@@ -78,6 +89,12 @@ def test_every_kind_of_limit_is_judged(folder):
         found.pop("at_most.stage_s.compile") == "passed"
     )  # would have been seen, and takes no time
     assert set(found.values()) == {"exceeded"} and len(found) == 8
+
+
+def test_a_stage_that_did_not_occur_takes_no_share(folder, capsys):
+    assert checked("[at_most.stage_share]\ncheckpoint = 0.1\n") == 0
+
+    assert "at_most.stage_share.checkpoint: 0.0 %, at most 10.0 %" in capsys.readouterr().out
 
 
 def test_what_a_run_does_not_measure_is_unknown_and_does_not_pass(folder, capsys):
@@ -259,6 +276,23 @@ def test_annotations_are_printed_in_github_actions_at_the_line_of_the_loader(
     assert ".py" in line
 
 
+def test_a_finding_is_annotated_at_its_own_line(folder, monkeypatch, capsys):
+    shutil.copytree(RUNS / "without-loader", folder / "without-loader")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+
+    assert checked('[findings]\nnone_of = ["made_in_step"]\n', run="without-loader") == OVER
+
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("::"))
+    assert line.startswith("::error file=without_loader.py,line=11,")
+
+
+def test_a_finding_that_is_not_of_the_input_is_not_annotated_at_the_loader():
+    (found,) = check_budget(Budget(rules=("own_code",)), with_finding("own_code"), [], {})
+    (of_input,) = check_budget(Budget(rules=("page_faults",)), with_finding("page_faults"), [], {})
+
+    assert (found.about, of_input.about) == ("", "input")
+
+
 def test_annotations_are_not_printed_elsewhere(folder, capsys):
     assert checked(EXCEEDED) == OVER
     assert "::error" not in capsys.readouterr().out
@@ -307,6 +341,7 @@ def test_without_a_budget_one_is_printed_that_the_run_holds(run, tmp_path, capsy
         assert code in (66, 75) and said.out == ""
         return
     assert f"save it with feedline check {run} > budget.toml" in said.err
+    assert not re.search(r"^\[\w+\]\n(\n|\Z)", said.out, re.MULTILINE)  # no empty table
     (tmp_path / "budget.toml").write_text(said.out)
     assert main(["check", str(run), "--budget", str(tmp_path / "budget.toml")]) == 0
     shown = capsys.readouterr().out

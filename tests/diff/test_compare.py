@@ -123,6 +123,17 @@ def test_decoding_is_named_although_the_machine_is_slower_too(loader):
     assert found.of("sample/augment").outcome != Outcome.CHANGED
 
 
+def test_a_change_at_equal_machine_speed_is_an_estimate_inside_its_interval(loader):
+    """ "At least" was said of it, above the lower end."""
+    slow = changed(
+        loader, lambda one: 1.15 if one.kind in (Influence.CPU, Influence.THREAD) else 1.0
+    )
+
+    said = diff([loader], [slower_decode(slow, 2)]).conclusion
+
+    assert "; about 35 % slower at equal machine speed (95 % interval -37 % to -33 %)" in said
+
+
 def test_waiting_for_a_cpu_is_the_machines_where_other_programs_run(loader):
     queued = changed(
         loader,

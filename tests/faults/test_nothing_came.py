@@ -320,6 +320,34 @@ def test_a_loader_that_is_at_its_end_at_once(programs, dataset, samples, workers
     assert made.findings[0].message == "no batch came from DataLoader: it was at its end at once"
 
 
+def test_a_loader_whose_only_batch_is_dropped_beside_one_of_evaluation(programs):
+    """What the main process made for the evaluation is no sample of the training's worker."""
+    programs.write(
+        dataset="drop_last=True, dataset=Numbers", samples=3, workers=1, before="evaluate(model)"
+    )
+
+    made = programs.ended(code=0)
+    (finding,) = made.findings
+
+    assert made.verdict.limit == (
+        "No batch came from DataLoader: it has 3 samples, batches of 4, and drop_last=True."
+    )
+    assert finding.fix.startswith("Set drop_last=False") and finding.place == programs.line("LOOP")
+    assert [(one.role, one.batches) for one in made.loaders] == [("evaluation", 1), ("training", 0)]
+    shown = terminal.render(made)
+    assert "One sample" not in shown and "never made a batch" not in shown
+    assert "feedline env" not in shown
+
+
+def test_a_program_that_never_comes_to_train_is_not_told_to_look_at_the_machine(programs):
+    programs.write(before="return")
+
+    made = programs.ended(code=0)
+
+    assert made.verdict.limit.startswith("No training step was recorded")
+    assert made.step is None and not made.loaders and "feedline env" not in terminal.render(made)
+
+
 def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(programs, small_disk):
     disk = small_disk(1 << 20)
     script = programs.workshop.write(
@@ -440,3 +468,28 @@ def test_what_an_ending_keeps_of_an_exception():
             in_worker + library + '  File "/home/me/own.py", line 12, in __getitem__\n    secret'
         )
     ).at.endswith("own.py:12")
+
+
+def test_an_ending_blames_only_what_the_exception_was_raised_from():
+    worker = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    def after(first: Exception, second: Exception, *cause: BaseException | None) -> Ending:
+        try:
+            try:
+                raise first
+            finally:
+                if cause:
+                    raise second from cause[0]
+                raise second
+        except Exception as caught:
+            return Ending.of(caught)
+
+    named = after(worker, RuntimeError("exited unexpectedly"), worker)
+    assert named.by == "RuntimeError, because a DataLoader worker was killed (Killed)"
+    assert named.killed == 7
+    # a second try, without workers
+    retried = after(worker, ValueError())
+    assert (retried.by, retried.killed) == ("ValueError", 0)
+    full, why = OSError(28, "/home/me/secret"), os.strerror(28)
+    assert after(full, ValueError()).by == f"ValueError ({why})"
+    assert after(full, ValueError(), None).by == "ValueError"

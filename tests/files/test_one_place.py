@@ -39,6 +39,8 @@ ALLOWED = {
     "the folder for temporary files",
     "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its "
     "ranks, in the folder for temporary files",
+    "pipelines/probes/sweep.py: Path('/proc/self/clear_refs').write_bytes": "the kernel's peak of "
+    "this process's memory, which begins anew",
     "pipelines/probes/read_speed.py: tempfile.TemporaryFile": "a file without a name on the disk "
     "that is probed",
     "profiler/session/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for "
@@ -49,6 +51,8 @@ ALLOWED = {
     "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the "
     "self-test",
     "pipelines/compare/loader_timing.py: os.open": "images of the user, for reading",
+    "feedline/cli/child.py: tempfile.TemporaryDirectory": "what a training writes to {out}, in the "
+    "folder for temporary files",
     "feedline/cli/verify/guard.py: tempfile.TemporaryDirectory": "what a trial of a training "
     "writes, in the folder for temporary files",
     "feedline/cli/check/text.py: open": "the summary of a step of GitHub Actions, which several "

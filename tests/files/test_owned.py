@@ -77,6 +77,76 @@ def test_where_only_files_open_for_writing_can_be_locked_a_folder_is_removed(run
     assert os.listdir(run.parent) == []
 
 
+def test_where_a_file_that_is_open_keeps_a_name_a_folder_is_removed(run, monkeypatch):
+    """NFS and sshfs rename it, so that the folder is not empty."""
+    unlink = os.unlink
+
+    def of_nfs(name, *, dir_fd):
+        path = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
+        opened = [
+            os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if entry.is_file()
+        ]
+        if path in opened:
+            os.rename(name, f".nfs{len(opened)}", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        else:
+            unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", of_nfs)
+    own_folders.remove(run / "rank0" / "segments")
+    own_folders.remove(run, "run")
+
+    assert os.listdir(run.parent) == []
+
+
+def test_where_there_are_no_locks_a_folder_that_is_said_to_be_in_use_stays(run, monkeypatch):
+    def refused(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    before = everything(run)
+
+    with pytest.raises(PlaceTaken, match=r"rank0 is being used by another process"):
+        own_folders.remove(run, "run", lambda folder: folder.name == "rank0")
+    assert everything(run) == before
+    own_folders.remove(run, "run", lambda folder: False)
+    assert os.listdir(run.parent) == []
+
+
+@pytest.mark.parametrize("limits", [(64, 64), (24, 256)], ids=["few", "more if asked for"])
+def test_a_run_of_many_ranks_is_removed_with_few_descriptors(run, limits):
+    for rank in range(1, 21):
+        owned.subfolder(owned.subfolder(run, f"rank{rank}"), "segments")
+    program = f"""
+import pathlib, resource, sys
+from feedline.profiler.files import own_folders
+
+resource.setrlimit(resource.RLIMIT_NOFILE, {limits})
+own_folders.remove(pathlib.Path(sys.argv[1]), "run")
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == {limits}
+"""
+
+    subprocess.run([sys.executable, "-c", program, run], check=True)
+
+    assert os.listdir(run.parent) == []
+
+
+def test_a_folder_that_another_one_has_replaced_is_not_emptied(run, monkeypatch):
+    rename, mine = os.rename, run.parent / "mine"
+    owned.claim(mine, "run", "mine")
+    owned.write(mine, "report.json", "mine")
+
+    def late(path, to):
+        rename(path, run.parent / "away")
+        rename(mine, to)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Stale file handle"):
+        patched.setattr(os, "rename", late)
+        own_folders.remove(run, "run")
+
+    (left,) = run.parent.glob(".feedline-part-*")
+    assert (left / "report.json").read_text() == "mine"
+
+
 def test_what_a_kill_left_half_written_goes_with_it(run):
     single.part_name(run / "rank0" / "manifest.json").write_text("{")
 

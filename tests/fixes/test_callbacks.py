@@ -2,6 +2,7 @@
 
 import importlib.util
 import warnings
+from collections import UserDict
 
 import pytest
 import torch
@@ -249,12 +250,13 @@ def test_a_batch_of_any_kind_is_counted():
         torch.zeros(3, 2),
         (torch.zeros(4, 2), torch.zeros(4)),
         {"x": [torch.zeros(5)]},
+        UserDict(x=torch.zeros(6, 2)),  # as a tokenizer's batches are
         {"text": "no tensor"},
         torch.zeros(()),
     ):
         applied.count(batch, ranks=2)
 
-    assert applied.counted == 2 * (3 + 4 + 5)
+    assert applied.counted == 2 * (3 + 4 + 5 + 6)
 
 
 def test_a_training_step_that_goes_around_the_model_is_told():

@@ -1,6 +1,7 @@
 """Exact statistics for inference."""
 
 import random
+from collections import UserDict
 
 import numpy as np
 import pytest
@@ -131,7 +132,8 @@ def test_a_batch_may_be_the_inputs_or_begin_with_them(pack):
     assert torch.equal(packed[1].running_var, plain[1].running_var)
 
 
-def test_a_batch_may_be_named_inputs_or_go_through_a_forward_of_its_own():
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_a_batch_may_be_named_inputs_or_go_through_a_forward_of_its_own(kind):
     class Named(nn.Module):
         def __init__(self):
             super().__init__()
@@ -141,7 +143,7 @@ def test_a_batch_may_be_named_inputs_or_go_through_a_forward_of_its_own():
             return self.net(pixels)
 
     named, own = Named(), model()
-    recalibrate(named, [{"pixels": batch} for batch in batches(8, 8)])
+    recalibrate(named, [kind(pixels=batch) for batch in batches(8, 8)])
     recalibrate(own, batches(8, 8), forward=lambda net, batch: net(batch))
 
     assert torch.equal(named.net[1].running_var, own[1].running_var)

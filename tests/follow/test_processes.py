@@ -210,6 +210,22 @@ if number == 1:
     assert (report["run"]["state"], report["run"]["ended_by"]) == ("finished", "ValueError")
 
 
+def test_ranks_that_an_address_numbers_are_one_training(tmp_path, warm_python):
+    program = """
+import torch.distributed as dist
+number = 0 if os.fork() == 0 else 1
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store?rank={number}&world_size=2")
+train(5)
+dist.destroy_process_group()
+if number == 1:
+    os.wait()
+"""
+    ended = run(tmp_path, program, warm=warm_python)
+
+    assert ended.returncode == 0, ended.stderr
+    assert {0: 5, 1: 5} in seen(tmp_path / "run")
+
+
 def test_threads_that_train_when_the_program_has_come_to_its_end_are_recorded(
     tmp_path, warm_python
 ):

@@ -4,6 +4,7 @@ import builtins
 import collections
 import dataclasses
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,27 @@ def test_our_frames_leave_the_traceback_of_any_error(error):
     leave_out_us(raised)
 
     assert functions(raised)[-1] == "get" and "fetch" not in functions(raised)
+
+
+def test_the_frame_that_stands_for_a_function_of_a_library_leaves_too():
+    def save():
+        raise ValueError
+
+    def ours(original):
+        return lambda: original()
+
+    patches = Patches()
+    patches.enter(save, ours)
+    with pytest.raises(ValueError) as raised:
+        save()
+    assert functions(raised.value)[-3:] == ["save", "<lambda>", "save"]
+
+    patches.undo()
+
+    leave_out_us(raised.value)
+
+    trace = traceback.extract_tb(raised.value.__traceback__)
+    assert [(frame.name, frame.filename) for frame in trace[1:]] == [("save", __file__)]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has groups from 3.11 on")

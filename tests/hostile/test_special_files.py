@@ -141,6 +141,13 @@ def test_the_run_folder_itself_may_be_named_through_a_link(finished, tmp_path, f
     assert feedline("report", tmp_path / "latest").returncode == 0
 
 
+def test_ceilings_that_the_user_names_and_that_are_missing_are_not_found(finished, feedline):
+    seen = feedline("report", finished, "-q", "--ceilings", "nope.json")
+
+    assert (seen.returncode, seen.stdout) == (66, "")
+    assert "--ceilings: nope.json not found: create it with `feedline probe -o nope" in seen.stderr
+
+
 def test_ceilings_that_the_user_names_may_be_a_link(finished, tmp_path, feedline):
     (tmp_path / "mine.json").symlink_to(finished / "ceilings.json")
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from golden.record import RUNS
 from hypothesis import given
@@ -20,14 +21,15 @@ from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.record_columns import RECORD_DTYPE
 from feedline.profiler.store.run_folder import Rank, Slice
 
 STORED = sorted(manifest.parent.parent for manifest in RUNS.rglob("rank0/manifest.json"))
 SECOND = 1_000_000_000
 
 
-def recorded(main: MadeUp, begin: int, end: int) -> RankMetrics:
-    """A rank with these records, recorded from begin to end."""
+def recorded(main: MadeUp, begin: int, end: int, stride: int = 1) -> RankMetrics:
+    """A rank with these records, recorded from begin to end; one window in ``stride`` was kept."""
     anchors = [{"time_ns": at, "perf_counter_ns": at} for at in (begin, end)]
     return RankMetrics.of(
         Rank(
@@ -36,7 +38,7 @@ def recorded(main: MadeUp, begin: int, end: int) -> RankMetrics:
             0,
             Manifest(anchors=anchors, ended=True),
             [],
-            Slice(begin, end, [main.process()]),
+            Slice(begin, end, [main.process(stride)]),
         )
     )
 
@@ -182,6 +184,19 @@ def test_how_often_a_stage_comes_is_the_steps_from_one_to_the_next():
 
     assert table.row("checkpoint").period == 2
     assert table.row("forward").period == 1
+
+
+def test_how_often_a_stage_comes_is_not_counted_over_forgotten_windows():
+    main = training(160, pause=50)
+    rows = np.array(main.rows, RECORD_DTYPE)
+    rows["window"] = rows["start"] // 625  # ns: five steps, of which two or three save
+    main.rows = rows.tolist()
+    rank = recorded(main, 0, 20_000, stride=4)
+    step = step_summary(rank)
+
+    row = ledger_of(rank, step).step.row("checkpoint")
+
+    assert row.period is None and row.steps == pytest.approx(0.5, abs=0.15)
 
 
 def test_steps_that_were_only_counted_lack_what_is_always_told():

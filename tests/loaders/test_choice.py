@@ -123,6 +123,38 @@ def test_a_loader_with_a_fault_is_never_recommended(fault):
     ).startswith("Keep pillow-v1")
 
 
+def test_a_loader_whose_images_could_not_be_compared_is_never_recommended():
+    unknown = replace(row("fast", 900, 0.001), pixels=None, pixels_why="RuntimeError: broke down")
+    now = replace(row("pillow-v1", 300, 0.006), pixels=None, pixels_why="no reference")
+
+    assert choose([now, unknown], None, 2).startswith("Keep pillow-v1")
+    assert choose([unknown], None, 2).startswith("No loader was measured without a fault")
+
+
+def on_gpu(gpu_s: float | None, feeds: bool = False) -> str:
+    """What is said of a loader that takes this GPU time per sample."""
+    rows = [row("pillow-v1", 300, 0.006), row("dali-gpu", 900, 0.001, uses_gpu=True)]
+    for one in rows:
+        taken = gpu_s if one.uses_gpu or gpu_s is None else 0.0
+        of_samples = None if taken is None else 1000 * taken
+        one.parts = [replace(part, gpu_s=of_samples) for part in one.parts]
+    compute = Compute(step_s=1e-5, cpu_s=1e-5) if feeds else None
+    for one in rows if compute else ():
+        one.feeds = predict_training_rate(one, compute, 64, "cuda:0")
+    return choose(rows, compute, 64)
+
+
+def test_what_a_recommended_loader_takes_of_the_gpu_is_said_where_the_prediction_leaves_it_out():
+    assert on_gpu(0.0005).endswith(
+        " It takes 0.50 ms of GPU time per sample, which a model would lose: compare again with "
+        "--model."
+    )
+    assert "GPU" not in on_gpu(0.00001)
+    assert "GPU time" not in on_gpu(0.0005, feeds=True)
+    unknown = " Its GPU time is unknown, and a model would lose it."
+    assert on_gpu(None).endswith(unknown) and on_gpu(None, feeds=True).endswith(unknown)
+
+
 def test_what_a_loader_would_bring_if_less_will_do_is_said_with_what_it_leaves_out():
     said = choose(
         [

@@ -22,7 +22,12 @@ from feedline.__main__ import main
 from feedline.cli import outputs
 from feedline.cli.compare import text
 from feedline.pipelines.compare import loader_timing, side_by_side
-from feedline.pipelines.compare.comparison_result import Epoch, LoaderRow
+from feedline.pipelines.compare.comparison_result import (
+    Comparison,
+    Epoch,
+    EpochPart,
+    LoaderRow,
+)
 from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
 from feedline.pipelines.loaders import LOADERS, pillow_loaders, simplejpeg_loaders
@@ -210,6 +215,60 @@ def test_the_page_is_whole_and_asks_nobody(compared):
 
     assert page.count("<svg") == 2 and "simplejpeg-v2" in page and "broken.jpg" in page
     assert "http://" not in page and "https://" not in page and "src=" not in page
+
+
+def test_of_few_rounds_nothing_claims_an_interval_or_a_sign_test(compared):
+    page = (compared[0] / "compare.html").read_text()
+
+    assert "(range)" in compared[1] and "95 %" not in compared[1]
+    assert "The line is the range of the rounds." in page
+    assert "95 %" not in page and "sign test" not in page
+
+
+@pytest.mark.parametrize(
+    ("rounds", "head", "tested"), [(4, "(range)", False), (5, "(range)", True), (6, "(95 %)", True)]
+)
+def test_an_interval_and_a_sign_test_are_named_from_as_many_rounds_as_they_need(
+    rounds, head, tested
+):
+    parts = [EpochPart(1000, 1.0 + number / 10, 1.0, 0.1, 0.1) for number in range(rounds)]
+    row = LoaderRow("pillow-v1", "", parts=parts, epoch=Epoch(1000, 1.0))
+    settings = {"batch_size": 4, "workers": 1, "device": "cpu", "rounds": rounds}
+    found = Comparison([row], 40, 1000.0, {}, settings, "warm", 2.0, None, "Keep pillow-v1.")
+
+    page = text.render(found)
+
+    assert text._rate_table(found).heads[3] == head
+    assert ("The line is the 95 % interval." in page) == (head == "(95 %)")
+    assert ("sign test" in page) == tested
+
+
+def test_a_gpu_that_other_programs_use_tells_nothing_of_the_loaders(task, monkeypatch):
+    def part_on_a_gpu(*of: object) -> EpochPart:
+        return replace(run_part(*of), gpu_s=0.01)
+
+    run_part = side_by_side.run_part
+    monkeypatch.setattr(side_by_side, "run_part", part_on_a_gpu)
+    monkeypatch.setattr(side_by_side, "gpu_share_of_others", lambda device: 0.03)
+    alone = compare_loaders(ComparisonRun(task, [SYNTHETIC], QUICK))
+    monkeypatch.setattr(side_by_side, "gpu_share_of_others", lambda device: 0.43)
+    shared = compare_loaders(ComparisonRun(task, [SYNTHETIC], QUICK))
+
+    assert alone.rows[0].gpu_s and shared.rows[0].gpu_s is None
+    remark = (
+        "the GPU: other programs keep it busy 43 % of the time, so the loaders' GPU time is unknown"
+    )
+    assert remark in text._remarks(shared) and remark not in text._remarks(alone)
+
+
+def test_what_other_programs_do_on_a_gpu_is_sampled_while_nothing_runs(monkeypatch):
+    monkeypatch.setattr(loader_timing, "_NVML_PERIOD_S", 0.0)
+    monkeypatch.setattr(loader_timing._GpuShare, "EVERY_S", 0.001)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "utilization", lambda device: 40)
+
+    assert loader_timing.gpu_share_of_others("cuda:0") == pytest.approx(0.4)
+    assert loader_timing.gpu_share_of_others("cpu") is None
 
 
 def test_ceilings_for_the_roofline_have_one_line_a_loader(compared):

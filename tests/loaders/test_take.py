@@ -6,11 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from loaders.conftest import COUNT, RUNNING
 from PIL import Image
 
 from feedline.cli.compare.text import program_lines
-from feedline.pipelines.loaders.take import ComparedLoader
+from feedline.pipelines.loaders.take import ComparedLoader, _current_device
 
 MINE = """from torchvision import transforms as T
 
@@ -114,6 +115,13 @@ def test_lines_name_what_was_compared():
         "ComparedLoader('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said
         and "RandomResizedCrop(224)" in said
     )
+
+
+def test_each_rank_gets_its_batches_on_the_gpu_that_it_has_chosen(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)  # as after torch.cuda.set_device
+
+    assert _current_device() == "cuda:3"
 
 
 def test_a_loader_that_does_not_exist_is_answered_with_the_list(folder, transform):

@@ -110,6 +110,16 @@ def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     assert [int(re.findall(r"^(\d+) updates", text, re.MULTILINE)[0]) for text in texts] == steps
 
 
+def test_markdown_has_the_first_screen_of_each_report(several, capsys, monkeypatch):
+    folder, steps = several
+    assert report(capsys, monkeypatch, folder, "-o", "all.md") == (0, "Written  all.md")
+
+    assert main(["report", "run", "--format", "markdown"]) == 0
+    written = (folder / "all.md").read_text()
+    assert capsys.readouterr().out == written
+    assert f"run · {len(steps)} training runs" in written
+
+
 def test_a_browser_shows_the_overview_with_a_link_to_each_report_in_the_same_page(
     several, capsys, monkeypatch, browser: Browser
 ):

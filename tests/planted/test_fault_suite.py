@@ -103,7 +103,7 @@ def test_swap_because_of_a_control_groups_limit_is_not_told_as_the_machines(tmp_
         pytest.skip(str(error))
 
     swapping = next(one for one in found.findings if one.rule_id == "swapping")
-    assert swapping.fix.endswith("or raise the limit of its control group.")
+    assert swapping.fix.endswith("or raise the control group's memory limit.")
 
 
 def finding(rule_id: str, message: str = "", severity: str = "high", **more: object) -> Said:

@@ -14,6 +14,7 @@ from faults.cases import FAULTS
 from faults.conditions import Unavailable
 
 from feedline.analysis.explain.reports_of_run import recorded_report
+from feedline.profiler.samplers.cgroup import MemoryEvents
 from feedline.profiler.store.trainings import open_run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -134,3 +135,36 @@ def test_it_is_also_named_where_the_main_process_fails_before_it_hears_of_it(war
         "ConnectionResetError, because a DataLoader worker was killed (Killed)"
     )
     assert report["findings"][0]["says"].startswith("worker 1 was killed by signal 9")
+
+
+def test_one_that_the_program_itself_kills_is_no_cause_of_its_end(warm_python, tmp_path):
+    itself = FAILS_FIRST.replace(
+        "os.kill(batches._workers[1].pid, signal.SIGKILL)", "batches._workers[1].kill()"
+    )
+    (tmp_path / "train.py").write_text(textwrap.dedent(itself))
+    out = tmp_path / "report.json"
+    places = ("-o", tmp_path / "run", "--json", out)
+
+    ended = warm_python.run("-m", "feedline", "run", "-q", *places, "train.py", folder=tmp_path)
+
+    assert ended.returncode == 1
+    report = json.loads(out.read_text())
+    assert report["run"]["ended_by"] == "ConnectionResetError"
+    assert "killed_worker" not in {finding["cause"] for finding in report["findings"]}
+
+
+def test_where_only_a_part_is_recorded_none_is_named_unless_the_kernel_kills(warm_python, tmp_path):
+    before = MemoryEvents.now()
+    if before.kills is None or before.machine_kills is None:
+        pytest.skip("the kernel does not tell how many processes it has killed")
+    body = textwrap.indent(textwrap.dedent(FAILS_FIRST), "    ")
+    program = f"import feedline\nwith feedline.record('run'):\n{body}"
+    (tmp_path / "train.py").write_text(program)
+
+    ended = warm_python.run("train.py", folder=tmp_path)
+
+    manifest = json.loads((tmp_path / "run" / "rank0" / "manifest.json").read_text())
+    killed = MemoryEvents.now().since(before)
+    assert ended.returncode == 1
+    if killed["kills"] == killed["machine_kills"] == 0:  # or a test beside this one fills a memory
+        assert (manifest["ended_by"], manifest["killed"]) == ("ConnectionResetError", {})

@@ -1,6 +1,7 @@
 """A real training, recorded, and what the replay is given of it."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.analysis.explain.reports_of_run import TrainingInput, training_input
 from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
+from feedline.analysis.measure.model import Cpus
 from feedline.analysis.predict.of_run import _MIN_BATCHES, recorded_input
 from feedline.analysis.predict.recorded_input import RecordedInput
 from feedline.analysis.predict.replay_of import predict
@@ -160,3 +162,20 @@ def test_what_the_replay_does_not_know_is_refused(with_a_worker, reason, change)
 
     assert isinstance(refused, Refused)
     assert refused.reason == reason
+
+
+def test_a_niced_training_leaves_other_programs_what_they_have(with_a_worker, monkeypatch):
+    machine = with_a_worker.shown.rank.manifest.machine
+    assert machine["nice"] == os.getpriority(os.PRIO_PROCESS, 0)
+    use = Cpus(allowed=4.0, quota=None, affinity=4.0, own=1.0, others=2.5, free=0.5)
+    found = dataclasses.replace(
+        with_a_worker, facts=dataclasses.replace(with_a_worker.facts, effective_cpus=4.0, cpus=use)
+    )
+
+    monkeypatch.setitem(machine, "nice", 10)
+    niced = read(found)
+    monkeypatch.setitem(machine, "nice", 0)
+    usual = read(found)
+
+    assert niced.others == usual.kept == 0
+    assert niced.kept == 2.5 and usual.others >= 2.5

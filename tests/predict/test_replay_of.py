@@ -304,6 +304,17 @@ def test_other_programs_that_stop_leave_their_share():
     )
 
 
+def test_programs_of_a_higher_priority_keep_their_cpus_from_more_workers():
+    recorded = training(workers=1, own=5, kept=1.0)
+
+    assert gain(recorded, Change({"num_workers": 4})) == pytest.approx(1.0, rel=0.02)
+    assert gain(recorded, Change(others=False)) == pytest.approx(1.25, rel=0.02)
+    shared = training(workers=1, own=5, others=1.0)
+    assert gain(shared, Change({"num_workers": 4})) > 1.2
+    # of half the CPUs, they keep half as much
+    assert gain(recorded, Change(cpus=1.0)) == pytest.approx(0.5, rel=0.05)
+
+
 def test_helper_threads_that_stop_leave_their_cpus_or_their_work():
     recorded = training(
         workers=2, own=0.01, batches=[Task(40 * MS, 0.0, threads=2.0)] * 40, helpers=2.0

@@ -17,6 +17,17 @@ def test_gloo_is_measured_with_two_processes_and_the_models_gradients(subject, n
     ), rows
 
 
+def test_of_many_gradients_only_as_much_is_sent_as_a_message_needs(subject, named, monkeypatch):
+    monkeypatch.setattr(all_reduce, "_MAX_MESSAGE", 2 << 20)
+    monkeypatch.setattr(all_reduce, "_MESSAGE_SIZES", (1 << 20,))
+
+    found = named(all_reduce._backend("gloo", 2, subject(model=torch.nn.Linear(1000, 1000))))
+
+    sent = found["all_reduce/gloo 2 MiB of the model's gradients"]
+    assert sent.value and sent.settings["bytes"] == 2 << 20
+    assert sent.settings["gradient_bytes"] == 4 * 1_001_000
+
+
 @pytest.mark.skipif(
     torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs or more"
 )

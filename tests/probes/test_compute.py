@@ -111,6 +111,13 @@ def test_a_loss_is_made_of_whatever_a_model_gives():
         ("Tesla V100-SXM2-16GB", "float16", 125e12),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "float16", None),
         ("a GPU of next year", "float16", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "float16", None),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "bfloat16", None),
+        ("GRID A100-10C", "float16", None),
+        ("GRID A100-1-5C", "float16", None),
+        ("NVIDIA A10-24Q", "float16", None),
+        ("NVIDIA A100-SXM4-40GB", "float16", 312e12),
+        ("Tesla V100-PCIE-16GB", "float16", 112e12),
     ],
 )
 def test_the_peak_is_that_of_the_very_gpu(name, dtype, flops):

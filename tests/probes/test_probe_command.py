@@ -19,6 +19,13 @@ transform = transforms.Compose([transforms.Resize((16, 16)), transforms.Lambda(l
 
 def model():
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(768, 4))
+
+class OfThree(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+
+    def forward(self, left, middle, right):
+        return left
 """
 
 
@@ -60,7 +67,7 @@ def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder
     assert [line for line in printed.splitlines() if line.strip().startswith("simplejpeg")]
     assert "Not measured" in printed and "MFU" in printed
     said = " ".join(printed.split())
-    assert "(read not measured)" in said and "on the same cores: together about" in said
+    assert "(read not measured)" in said and "on the same cores: together at most about" in said
     assert {one.part for one in found.ceilings} == {
         "decode",
         "augment",
@@ -80,7 +87,7 @@ def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder
     )
     assert found.cores and found.machine["torch"]
     assert (
-        found.conclusion.startswith(f"{found.cores:g} cores load about ")
+        found.conclusion.startswith(f"{found.cores:g} cores load at most about ")
         and found.conclusion in said
     )
 
@@ -141,6 +148,25 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 ):
     assert main(["probe", "--data", "nowhere", "--parts", "copy"]) == 66
     assert main(["probe", "--model", "nowhere:model", "--parts", "copy"]) == 1
+
+
+def test_a_model_that_cannot_be_probed_ends_the_command_before_anything_is_measured(
+    working_folder, capsys
+):
+    assert (
+        main(["probe", "--model", "mine_for_probe:OfThree", "--parts", "compute", "--quick"]) == 1
+    )
+    said = capsys.readouterr()
+    assert said.out == "" and "probing" not in said.err
+    assert "TypeError: OfThree.forward() missing 2 required positional arguments" in said.err
+    assert "Its forward must take one batch of images: wrap a model of other inputs" in said.err
+
+    assert main(["probe", "--model", "mine_for_probe:nothing", "--parts", "compute"]) == 1
+    assert "probing" not in capsys.readouterr().err
+
+
+def test_a_model_is_not_tried_for_parts_that_do_not_train_it(working_folder, capsys):
+    assert main(["probe", "--model", "mine_for_probe:OfThree", "--parts", "copy", "--quick"]) == 0
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():

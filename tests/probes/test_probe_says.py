@@ -100,6 +100,44 @@ def test_what_was_not_measured_is_said_and_nothing_is_concluded_from_nothing():
     assert conclusion(Ceilings([], cores=2)) == ""
 
 
+@pytest.mark.parametrize(
+    ("of_model", "message"),
+    [
+        (model(3000.0, "cuda:0", 0.1 * MS), None),
+        (model(90_000.0, "cuda:0", 0.1 * MS), "so the input limits this training"),
+        (model(250.0, "cpu", 4 * MS), "together at most about 964 samples/s."),
+        (model(9000.0, "cpu", 0.1 * MS), "and the input takes the larger share"),
+    ],
+)
+def test_a_part_of_the_input_is_not_held_against_the_model_as_if_it_were_all(of_model, message):
+    transport = [one for one in INPUT if one.part in ("collate", "transport")]
+    longer = [replace(one, cpu_s=0.075 * MS) for one in transport]
+
+    said = conclusion(Ceilings([*longer, of_model], cores=4))
+
+    assert said.startswith("4 cores load at most about 26,667 samples/s: ")
+    assert "the model limits" not in said and "the model takes" not in said
+    assert message in said if message else "The model" not in said
+
+
+def test_a_way_that_leaves_out_normalizing_is_not_named_without_that():
+    augments = [
+        replace(INPUT[3], cpu_s=9 * MS),
+        Ceiling(
+            "augment/all v2 uint8",
+            "augment",
+            500.0,
+            cpu_s=2 * MS,
+            per="core",
+            settings={"finishes": False},
+        ),
+    ]
+
+    said = conclusion(Ceilings([*INPUT[:3], *augments, *INPUT[4:]], cores=4))
+
+    assert "v2 uint8 augments in 2.00 ms without converting and normalizing (whole loaders" in said
+
+
 def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_the_best():
     said = sweep({1: 10, 2: 20, 4: 40, 8: 80, 16: 90})
 
@@ -112,6 +150,7 @@ def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_th
         "Batch size: throughput was best at 4, the largest that was tried (a larger batch does "
         "not fit into memory)"
     )
+    assert sweep({1: 10, 2: 20, 4: 40}, "error").endswith("(a larger batch raises an error)")
     assert (
         sweep({1: 10, 2: 20, 4: 96, 8: 100}, "largest")
         == "Batch size: 4 is within 5 % of the best, which was at 8, the largest that was tried"

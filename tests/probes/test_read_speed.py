@@ -319,3 +319,22 @@ def test_a_folder_that_cannot_be_written_is_a_row_and_the_files_are_still_measur
 
     assert "no scratch file in /proc" in found["read/sequential"].why
     assert found["read/files read warm x1"].value
+
+
+def test_files_larger_than_the_scratch_file_are_a_row_and_the_rest_is_measured(
+    subject, named, tmp_path
+):
+    """Real files of 17 MB, and the smallest scratch file."""
+    from PIL import Image
+
+    from feedline.pipelines.photos import scan
+
+    (tmp_path / "large").mkdir()
+    Image.new("RGB", (2400, 2400)).save(tmp_path / "large" / "image.bmp")
+    plan = ProbePlan(rounds=1, seconds=0.0, scratch_bytes=16 * MIB, readers=(1,))
+
+    found = named(read_speed.probe(subject(photos=scan(tmp_path), folder=tmp_path, plan=plan)))
+
+    why = "a file of the dataset is larger than the scratch file"
+    assert found["read/random by sample"].why == why
+    assert found["read/random 4 KiB read warm x1"].value

@@ -2,6 +2,9 @@
 up.
 """
 
+import resource
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,17 +21,25 @@ class MadeUp(Step):
     some size on.
     """
 
-    def __init__(self, clock, a: float, b: float, size: int = 2, fits: int = 10**9) -> None:
+    def __init__(
+        self,
+        clock,
+        a: float,
+        b: float,
+        size: int = 2,
+        fits: int = 10**9,
+        error=torch.OutOfMemoryError,
+    ) -> None:
         super().__init__(nn.Linear(1, 1), torch.zeros(size, 1), None)  # type: ignore[arg-type]
-        self.__dict__.update(clock=clock, a=a, b=b, fits=fits)
+        self.__dict__.update(clock=clock, a=a, b=b, fits=fits, error=error)
 
     def with_samples(self, number: int) -> Step:
-        return MadeUp(self.clock, self.a, self.b, number, self.fits)
+        return MadeUp(self.clock, self.a, self.b, number, self.fits, self.error)
 
     def works(self) -> dict[str, Workload]:
         def run() -> int:
             if len(self) > self.fits:
-                raise torch.OutOfMemoryError("out of memory")
+                raise self.error("no more")
             self.clock.spend(self.a + self.b * len(self))
             return len(self)
 
@@ -76,6 +87,61 @@ def test_a_sweep_ends_where_memory_does(fake_clock):
         [1, 2, 4, 8],
         "memory",
     )
+
+
+def test_a_sweep_whose_larger_batches_raise_keeps_the_sizes_before(fake_clock):
+    step = MadeUp(fake_clock, a=1e-3, b=1e-6, fits=8, error=IndexError)
+
+    assert sweep._reachable_batches(step, ProbePlan()) == ([1, 2, 4, 8], "error")
+    with pytest.raises(IndexError):
+        sweep._reachable_batches(
+            MadeUp(fake_clock, a=1e-3, b=1e-6, fits=0, error=IndexError), ProbePlan()
+        )
+
+
+class Scale(nn.Module):
+    """Takes samples of 16 MB, and about as much again for each operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = nn.Parameter(torch.ones(1))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return (batch * self.by).mean(1, keepdim=True)
+
+
+def test_a_sweep_under_a_limit_of_address_space_keeps_the_sizes_that_fit(monkeypatch):
+    monkeypatch.setattr(sweep, "_SATURATED", 0.0)
+    step = Step.of(Scale(), torch.zeros(2, 4_000_000), "cpu")
+    with open("/proc/self/statm") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (400 << 20), hard))
+    try:
+        sizes, stopped = sweep._reachable_batches(step, ProbePlan(seconds=10.0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    assert stopped == "memory" and sizes[:2] == [1, 2] and sizes[-1] < 32
+
+
+def test_what_was_freed_before_a_sweep_is_no_room_for_its_batches(monkeypatch):
+    monkeypatch.setattr(sweep._MemoryRoom, "_available", lambda self: 300e6)
+    np.ones(50_000_000)  # as a part before it does: 400 MB, which raise the peak of the process
+    room = sweep._MemoryRoom(Step.of(Scale(), torch.zeros(1, 4), "cpu"))
+    assert room.for_twice()
+
+    np.ones(12_500_000)  # 100 MB: twice that is more than half of what is left
+
+    assert not room.for_twice()
+
+
+def test_a_sweep_that_finds_no_room_at_all_says_so(subject, monkeypatch):
+    monkeypatch.setattr(sweep._MemoryRoom, "_available", lambda self: -1.0)
+
+    [row] = sweep.probe(subject(model=nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 4))))
+
+    assert row.value is None and row.why == "no memory is left for a training step"
 
 
 def test_a_sweep_ends_when_a_step_takes_long(fake_clock):

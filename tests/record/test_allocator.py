@@ -12,8 +12,8 @@ from feedline.profiler.session.session import _allocator
 ASK = """
 import ctypes, sys
 [ctypes.CDLL(name) for name in sys.argv[1:]]
-from feedline.profiler.session.session import allocator
-print(allocator())
+from feedline.profiler.session.session import _allocator
+print(_allocator())
 """
 
 

@@ -1,8 +1,10 @@
 """``feedline.record`` as a decorator, and into a folder that is taken."""
 
 import errno
+import fcntl
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import feedline
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import owned
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.session import api
 from feedline.profiler.store.layout import RESERVE
 
 
@@ -126,6 +129,76 @@ def test_whatever_is_wrong_with_recording_the_program_runs_unless_it_is_strict(
     why = "feedline: not recording: 'NoneType' object is not iterable\n"
     assert capfd.readouterr().err == why * 2
     assert recorder.main is None and not (tmp_path / "run").exists()
+
+
+WITHOUT_LOCKS = """
+import errno, fcntl, sys
+import feedline
+
+def refused(fd, how):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+fcntl.flock = refused
+with feedline.record(sys.argv[1]):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_where_there_are_no_locks_a_run_that_is_still_going_on_is_not_overwritten(
+    tmp_path, monkeypatch
+):
+    def refused(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    monkeypatch.setattr(owned, "_BUSY_S", 0.1)
+    again = feedline.record(tmp_path / "run", overwrite=True, strict=True)
+    live = subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_LOCKS, tmp_path / "run"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with live:
+        assert live.stdout.readline() == "ready\n"
+        with pytest.raises(OutputError, match="is being used by another process"), again:
+            raise AssertionError("it is not to be recorded")
+        live.stdin.close()
+    assert live.returncode == 0
+    with again:
+        train(2)
+
+    assert os.listdir(tmp_path) == ["run"]
+    assert len(feedline.load(tmp_path / "run").steps) == 2
+
+
+def test_a_run_in_the_place_of_one_that_is_recorded_keeps_its_manifest(tmp_path):
+    run = tmp_path / "run"
+    with feedline.record(run):
+        train(1)
+        run.rename(tmp_path / "older")
+        owned.claim(run, "run", "another launch")
+        owned.write(owned.subfolder(run, "rank0"), "manifest.json", "newer")
+        train(2)
+
+    assert (run / "rank0" / "manifest.json").read_text() == "newer"
+
+
+def test_a_stage_and_a_metric_that_are_given_anything_leave_the_training_alone(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(api, "_unrecorded", [])
+    with feedline.record(tmp_path / "run"):
+        with feedline.stage(3):
+            train(2)
+        for value in (None, "high", torch.ones(2), 10**400):
+            feedline.metric("accuracy", value)
+        feedline.metric(7, torch.tensor(0.5, requires_grad=True))
+
+    said = capfd.readouterr().err
+    assert said.count("feedline: the metric accuracy is not recorded where its value is not") == 1
+    assert len(feedline.load(tmp_path / "run").steps) == 2
 
 
 def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_path):

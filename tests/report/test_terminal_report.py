@@ -236,9 +236,9 @@ def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     ("after", "free", "said"),
     [
         (1.02, 0.1, ""),
-        (1.5, 0.1, "It supposes that the rest gets faster too: CPU time is left for it."),
-        (1.5, 14.0, "It supposes that the rest gets faster too."),
-        (1.5, None, "It supposes that the rest gets faster too."),
+        (1.5, 0.1, "The CPU time that this frees makes the rest faster too."),
+        (1.5, 14.0, "The rest of the step gets faster too."),
+        (1.5, None, "The rest of the step gets faster too."),
     ],
 )
 def test_a_gain_above_a_step_without_input_says_what_it_supposes(after, free, said) -> None:
@@ -250,8 +250,19 @@ def test_a_gain_above_a_step_without_input_says_what_it_supposes(after, free, sa
 
     text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
 
-    lines = [line.strip() for line in text.splitlines() if "the rest gets faster" in line]
+    lines = [line.strip() for line in text.splitlines() if "faster too." in line]
     assert lines == ([said] if said else [])
+
+
+@pytest.mark.parametrize("rule", ["user_code", "too_few_workers"])
+def test_a_prediction_says_what_it_supposes_where_its_fix_does_not(rule) -> None:
+    gained = Gain(GainKind.PREDICTED, "samples/s", 176, 180, low=170, high=190)
+    first = replace(report().findings[0], rule_id=rule, gain=gained)
+    verdict = replace(report().verdict, finding=rule, gain=gained)
+
+    for text in (shown, render):
+        said = " ".join(text(replace(report(), findings=[first], verdict=verdict)).split())
+        assert ("if it took half the time" in said) == (rule == "user_code")
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:
@@ -327,8 +338,14 @@ def test_parts_that_are_missing_are_said_in_words() -> None:
     assert "killed or crashed" in render(unmeasured())
 
 
-def test_the_next_command_of_a_run_without_steps_looks_for_the_reason() -> None:
-    assert "\nNext    feedline env  # what can be recorded" in render(without_steps())
+def test_the_next_command_of_a_run_without_steps_looks_for_what_was_not_seen() -> None:
+    """Where a loader was seen, or all hooks were attached, the machine is not why."""
+    seen = without_steps()
+    unseen = replace(seen, loaders=[])
+    attached = replace(unseen, hooks=[hook for hook in seen.hooks if hook.attached])
+
+    assert "\nNext    feedline env  # what can be recorded" in render(unseen)
+    assert "feedline env" not in render(seen) + render(attached)
 
 
 def test_progress_shows_each_step_in_a_terminal_and_goes_away() -> None:

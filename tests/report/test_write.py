@@ -23,6 +23,7 @@ PROFILER = Path(__file__).resolve().parents[2] / "profiler"
         ("a.HTML", "<!doctype html>"),
         ("a.json", "{\n"),
         ("a.txt", "resnet-0412 ·"),
+        ("a.md", "### resnet-0412 ·"),
     ],
 )
 def test_the_ending_chooses_the_format(tmp_path: Path, name: str, begins: str) -> None:

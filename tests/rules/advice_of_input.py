@@ -313,7 +313,7 @@ OF_INPUT: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
         ),
         (
-            "raise the limit of its control group",
+            "raise the control group's memory limit",
             waiting(
                 sample=BLOCKED,
                 traffic=Traffic(0.0, 0.0, 400e3, 100.0),

@@ -47,7 +47,7 @@ def test_the_line_that_the_fix_names_is_its_place():
     )
     finding = _check(facts)
 
-    assert finding.fix.startswith("Make train.py:9 faster: ") and finding.place == "train.py:9"
+    assert finding.fix.startswith("Make parse() faster: ") and finding.place == "train.py:9"
     unseen = _check(replace(facts, code=None))
     assert unseen.fix.startswith("Profile Rows.__getitem__ ") and unseen.place == "train.py:18"
 

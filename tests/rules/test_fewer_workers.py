@@ -44,7 +44,7 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
     assert finding.fix == "DataLoader(..., num_workers=0)  # now 4"
     assert finding.fix_more == [f"{sentence(_WITHOUT_WORKERS)}."]
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
-    assert "getting a step's input takes 1.80 ms, making it only 480 µs" in finding.message
+    assert "input takes 1.80 ms to get, and 480 µs to make" in finding.message
 
 
 def test_persistent_workers_are_switched_off_with_the_workers():

@@ -10,6 +10,7 @@ from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.rules.input import gpu_bound
 from feedline.analysis.rules.loop import float32_products
@@ -53,6 +54,17 @@ def test_a_gpu_that_is_behind_its_host_leaves_nothing_to_save():
 
     assert finding.cost_s == 0.0
     assert finding.more[0].endswith("a faster one would save nothing")
+
+
+def test_a_training_that_compiled_before_its_first_step_is_not_told_to_compile():
+    given = facts(busy=0.96, **WAITS)
+    assert "torch.compile" in gpu_bound.check(given).fix
+
+    run = LedgerTable(
+        "run", 9.0, [LedgerRow("start/compile", 5.0), LedgerRow("steps/forward", 4.0)]
+    )
+    ledger = Ledger(LedgerTable("step", given.step.mean_s), run)
+    assert "torch.compile" not in gpu_bound.check(replace(given, ledger=ledger)).fix
 
 
 def test_products_without_tensor_cores_are_what_to_change_first():

@@ -75,6 +75,13 @@ def test_a_fused_optimizer_is_advised_only_where_it_is_new_and_possible(updated,
     assert words in _check(facts(busy_ms=80, stages={"forward": 40.0}, updated=updated)).fix
 
 
+def test_a_training_that_compiled_in_its_first_step_is_not_told_to_compile():
+    """The mean step, which leaves the first out, has the stage with no time."""
+    assert "torch.compile, " in _check(facts(busy_ms=80, stages={"forward": 40.0})).fix
+    compiled = _check(facts(busy_ms=80, stages={"forward": 40.0, "compile": 0.0}))
+    assert "torch.compile, " not in compiled.fix
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -11,6 +11,7 @@ from feedline.analysis.ledger.view.loader_call import (
     arguments,
     call,
     change,
+    in_words,
     line_to_change,
     only_if,
     place,
@@ -23,8 +24,8 @@ FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
     ("settings", "where"),
     [
         ({"made_at": "train.py:31"}, "train.py:31"),
-        ({"made_at": "train.py:88", "made_by": "transformers"}, "train.py:88 via transformers"),
-        ({"made_by": "transformers"}, "via transformers"),
+        ({"made_at": "train.py:88", "made_by": "lightning"}, "train.py:88 via lightning"),
+        ({"made_by": "lightning"}, "via lightning"),
         ({}, ""),
     ],
 )
@@ -38,6 +39,30 @@ def test_it_says_what_the_line_says_now_and_where_it_is(settings, where):
         line_to_change(facts, {"num_workers": 3})
         == f"DataLoader(..., num_workers=3)  # now 0{comment}"
     )
+
+
+def test_of_transformers_it_is_an_argument_of_the_training():
+    facts = without_workers(settings={"made_at": "train.py:88", "made_by": "transformers"})
+    given = {"num_workers": 3, "persistent_workers": True}
+
+    assert change(facts, {"num_workers": 3}) == (
+        "TrainingArguments(..., dataloader_num_workers=3)  # now 0"
+    )
+    assert in_words(facts, given) == (
+        "Set dataloader_num_workers=3, dataloader_persistent_workers=True (now "
+        "dataloader_num_workers=0, dataloader_persistent_workers=False)"
+    )
+    assert only_if(facts, given).startswith("dataloader_persistent_workers=True only if")
+    assert (
+        line_to_change(facts, {"num_workers": 0})
+        == "TrainingArguments(..., dataloader_num_workers=0)  # now 0, train.py:88 via "
+        "transformers; remove dataloader_prefetch_factor, dataloader_persistent_workers and "
+        "dataloader_multiprocessing_context if set"
+    )
+    found = replace(FINDING, settings=given, place=place(facts))
+    said = verdict([found], facts)
+    assert said.fix == "dataloader_num_workers=3, dataloader_persistent_workers=True"
+    assert found.settings == given
 
 
 def test_several_arguments_are_named_with_their_present_values():

@@ -160,6 +160,15 @@ def test_gradients_that_the_loop_reduces_are_not_told_to_be_reduced_less_often(
     assert fix in finding.fix
 
 
+def test_reduced_gradients_are_known_where_most_windows_of_a_long_run_were_forgotten():
+    facts = reducing(calls=10, elements=1000)
+    pace = replace(facts.throughput, steps=16 * facts.throughput.steps)
+
+    finding = _check(replace(facts, throughput=pace))
+
+    assert "DistributedData" in finding.fix and "every 50 steps" not in finding.fix
+
+
 def test_a_small_known_call_hides_no_larger_function():
     """Ten parts of ``compute``, and one of a call whose slowness is known."""
     facts = looped(stack(LOOP, 3))

@@ -100,6 +100,15 @@ def test_a_model_of_float64_is_told_of(dtype, told):
         assert finding.cost_s == pytest.approx(45e-3)  # half of 90 ms
 
 
+def test_float64_that_a_gpu_computes_weighs_what_it_takes_there():
+    facts = made_up_facts(stages={"forward": 1.0, "backward": 1.0, "other": 88.0})
+    step = replace(facts.step, flop=replace(SLOW, computed_in="float64"))
+    launched, timed = (replace(step, gpu_stages=of) for of in (None, {"backward": 0.06}))
+
+    assert double_precision._check(replace(facts, step=launched)) is None
+    assert double_precision._check(replace(facts, step=timed)).cost_s == pytest.approx(30e-3)
+
+
 def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
     logs = [*CALL, ("net.py", 12, "hook"), (PYTHON + "logging/__init__.py", 1489, "info")]
     facts = facts_of(stack(logs, 300))

@@ -37,6 +37,29 @@ def test_one_whose_result_may_be_needed_has_only_a_bound():
     assert dropped_graphs._free(facts).stages["forward"].cpu == pytest.approx(1 - 2 / 9)
 
 
+def timed(facts, **gpu_ms):
+    """The same on a GPU, which takes so long for these stages of a step."""
+    gpu_stages = {name: ms / 1e3 for name, ms in gpu_ms.items()}
+    return replace(facts, step=replace(facts.step, gpu_stages=gpu_stages))
+
+
+def test_what_a_gpu_computes_counts_where_the_host_only_launches_it():
+    """The host launches the pass in 1 of the 3 ms of forward, of which the GPU makes 60."""
+    facts = timed(made_up_facts(stages={"forward": 3.0}), forward=60.0)
+    facts = replace(facts, dropped=DroppedForwards(1e-3, 9, "train.py:20", unused=False))
+
+    finding = dropped_graphs._check(facts)
+
+    assert finding.cost_s == pytest.approx(0.02 / 3) and finding.cost_kind is CostKind.CAUSE_ONLY
+    assert isinstance(dropped_graphs._free(facts), Refused)
+
+
+def test_a_call_that_can_go_on_a_gpu_saves_the_hosts_time_at_least():
+    finding = dropped_graphs._check(timed(dropping(), forward=60.0))
+
+    assert finding.cost_s == pytest.approx(0.02) and finding.cost_kind is CostKind.AT_LEAST
+
+
 def test_passes_take_no_more_than_forward_and_a_short_one_is_not_told_of():
     assert dropped_graphs._check(dropping(9.0)).cost_s == HOST.step.stages["forward"]
     assert dropped_graphs._check(dropping(0.003)) is None
@@ -67,11 +90,18 @@ def test_rows_of_different_length_cost_at_most_what_fills_the_shorter_ones(padde
         assert finding.severity is Severity.LOW  # texts in random order are no mistake
 
 
-def test_on_a_gpu_padding_has_only_a_bound():
+def test_on_a_gpu_what_less_padding_saves_is_not_known():
     facts = replace(made_up_facts(), padding=Padding(0.6, 0.7, 9))
 
-    assert padded_batches._check(facts).cost_kind is CostKind.BOUND
+    assert padded_batches._check(facts).cost_kind is CostKind.CAUSE_ONLY
     assert isinstance(padded_batches._change(facts), Refused)
+
+
+def test_padding_that_a_gpu_computes_weighs_what_it_takes_there():
+    launched = made_up_facts(stages={"forward": 1.0, "backward": 1.0, "other": 88.0})
+    facts = replace(timed(launched, forward=20.0, backward=40.0), padding=Padding(0.6, 0.7, 9))
+
+    assert padded_batches._check(facts).cost_s == pytest.approx(0.6 * 60e-3)
 
 
 @pytest.mark.parametrize(

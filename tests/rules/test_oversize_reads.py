@@ -55,5 +55,5 @@ def test_the_bytes_of_a_batch_are_of_its_samples_not_of_all_that_a_step_accumula
     assert oversize_reads._check(facts) is None
     few = replace(facts, loader=replace(facts.loader, batch_bytes=2 * 1200.0))
     assert oversize_reads._check(few).message == (
-        "each sample reads 610 kB of files, and only 1.20 kB get into the batch"
+        "each sample reads 610 kB of files, but only 1.20 kB reaches the batch"
     )

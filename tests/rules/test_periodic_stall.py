@@ -26,7 +26,7 @@ def test_a_stall_is_told_with_its_period_and_its_line():
     finding = periodic_stall._check(facts)
 
     assert finding.message == (
-        "every 60 steps, one step takes 800 ms longer: 11 % of the time of all steps"
+        "every 60 steps, one step takes 800 ms longer: 11 % of all step time"
     )
     assert finding.more[0] == "97 % of that is in flush()"
     assert (finding.place, finding.severity.value) == ("train.py:31", "low")

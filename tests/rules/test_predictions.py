@@ -113,7 +113,7 @@ def test_a_rule_without_a_change_is_none():
 @settings(deadline=None, max_examples=60)
 @given(any_facts())
 def test_every_finding_of_a_recorded_run_is_either_predicted_or_refused(facts):
-    for found in diagnose(facts, predictions=predictions(facts)):
+    for found in diagnose(facts, predicted=predictions(facts).attached):
         assert (found.predicted is None) == bool(found.refused), found.rule_id
         assert found.predicted is None or found.predicted.before == 64.0
 
@@ -230,7 +230,7 @@ def test_changes_are_joined_settings_merged_and_factors_multiplied():
 def test_fixes_together_are_one_prediction_and_not_the_sum_of_two():
     facts = without_workers(sample=DECODING, maker=LARGE)
     told = predictions(facts, rate=100.0 / 3.0)
-    found = diagnose(facts, predictions=told)
+    found = diagnose(facts, predicted=told.attached)
     both = told.together(found)
 
     gains = [one.predicted.after - one.predicted.before for one in findings_together(found)]
@@ -261,7 +261,9 @@ def test_smaller_images_spare_their_page_faults_once():
 def test_of_one_predicted_fix_nothing_is_said_together():
     facts = without_workers()
 
-    assert predictions(facts).together(diagnose(facts, predictions=predictions(facts))) is None
+    assert (
+        predictions(facts).together(diagnose(facts, predicted=predictions(facts).attached)) is None
+    )
 
 
 @pytest.mark.parametrize(("after", "first"), [(140.0, "epoch_restart"), (145.0, "custom_collate")])
@@ -362,7 +364,7 @@ def verdict_of(found, facts=None):
 
 def test_the_verdict_says_which_setting_gives_what():
     facts = without_workers()
-    (found, *_) = diagnose(facts, predictions=predictions(facts, rate=126.0))
+    (found, *_) = diagnose(facts, predicted=predictions(facts, rate=126.0).attached)
 
     told = verdict_of(found)
     assert (told.fix, told.gain.kind) == ("num_workers=2", GainKind.PREDICTED)
@@ -514,7 +516,10 @@ def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_i
     facts = without_workers(sample=DECODING, maker=LARGE)
     told = predictions(facts, lambda change, interval: PredictedRate(100.0, 160.0, 155.0, 165.0))
     held = replace(told, limits=made(RUN))
-    (kept, *_), (back, *_) = diagnose(facts, predictions=told), diagnose(facts, predictions=held)
+    (kept, *_), (back, *_) = (
+        diagnose(facts, predicted=told.attached),
+        diagnose(facts, predicted=held.attached),
+    )
     several = [finding("too_few_workers", after=70.0), finding("oversize_images", after=70.0)]
     why = (
         "The replay of this change is faster than a limit of this run allows, so it predicts "
@@ -550,7 +555,7 @@ def test_more_workers_are_denied_only_where_none_are_predicted_to_be_faster(gain
     facts = waiting(used_cpus=7.5, process_cpu_s=25e-3)
     (full,) = [
         one
-        for one in diagnose(facts, predictions=predictions(facts, replay))
+        for one in diagnose(facts, predicted=predictions(facts, replay).attached)
         if one.rule_id == "cpu_saturated"
     ]
 
@@ -559,7 +564,9 @@ def test_more_workers_are_denied_only_where_none_are_predicted_to_be_faster(gain
 
 def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_said():
     facts = without_workers()
-    (asked,) = [one for one in diagnose(facts, predictions=predictions(facts)) if one.settings]
+    (asked,) = [
+        one for one in diagnose(facts, predicted=predictions(facts).attached) if one.settings
+    ]
     change = ", ".join(f"{name}={value}" for name, value in asked.settings.items())
     trial = Trial(
         "2026-11-28T10:00:00+00:00",
@@ -572,7 +579,9 @@ def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_
         "reject",
     )
     after = replace(predictions(facts), rejected=[trial])
-    (told,) = [one for one in diagnose(facts, predictions=after) if one.rule_id == asked.rule_id]
+    (told,) = [
+        one for one in diagnose(facts, predicted=after.attached) if one.rule_id == asked.rule_id
+    ]
 
     assert (told.predicted, told.settings, told.severity, told.cost_s) == (
         None,

@@ -22,6 +22,18 @@ def test_ready_batches_behind_a_slow_one_are_a_finding():
     assert finding.fix_more[0].startswith("To keep the order, raise prefetch_factor")
 
 
+def test_transformers_is_given_it_in_its_arguments():
+    settings = {"made_at": "train.py:88", "made_by": "transformers"}
+
+    finding = _check(waiting(**STRAGGLING, settings=settings))
+
+    assert finding.fix == "Set dataloader_in_order=False (now True)."
+    assert finding.fix_more[0] == (
+        "With transformers before 5.15, override Trainer.get_train_dataloader to set it."
+    )
+    assert finding.fix_more[1].startswith("To keep the order, raise dataloader_prefetch_factor (")
+
+
 def test_what_workers_lack_in_any_order_is_not_its_cost():
     slow = {
         "dataset": (12.7, 0.0, 0.0)

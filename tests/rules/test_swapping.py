@@ -34,7 +34,7 @@ def test_memory_that_a_control_group_limits_is_not_told_as_the_machines():
     free = _check(swapping(90e6))
 
     assert limited.more == ["the memory of its control group, 600 MB, is full"]
-    assert limited.fix.endswith("or raise the limit of its control group.")
+    assert limited.fix.endswith("or raise the control group's memory limit.")
     assert free.more == [] and free.fix.endswith("or add memory.")
 
 

@@ -133,6 +133,25 @@ def test_a_hierarchy_that_is_mounted_twice_counts_once(
     assert len(cgroup._levels(tmp_path)) == 3
 
 
+def test_a_mount_whose_name_is_no_text_hides_no_quota(v2: Write, tmp_path: Path) -> None:
+    v2("job/cpu.max", "50000 100000\n")
+    mounts = tmp_path / "proc/self/mountinfo"
+    other = b"36 24 8:1 / /data/caf\xe9 rw - ext4 /dev/sda1 rw\n"
+    mounts.write_bytes(other + mounts.read_bytes())
+
+    assert cgroup.cpu_quota(tmp_path) == 0.5
+
+
+@pytest.mark.parametrize("line", ["30 24 - cgroup2 cgroup2 rw", "x"])
+def test_lines_of_another_form_are_no_quota(
+    line: str, v2: Write, made_up: Write, tmp_path: Path
+) -> None:
+    made_up("proc/self/mountinfo", V2_MOUNT + line)
+    made_up("proc/self/cgroup", "job\n")
+
+    assert cgroup.effective_cpus(tmp_path) == CPUS
+
+
 def test_effective_cpus_are_capped_by_the_quota(v2: Write, tmp_path: Path) -> None:
     v2("job/cpu.max", "50000 100000\n")
 

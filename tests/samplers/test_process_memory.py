@@ -294,6 +294,7 @@ def test_only_a_worker_that_a_sigkill_ended_was_killed(number):
     worker.join()
 
     assert source.killed() == (worker.pid if number == signal.SIGKILL else 0)
+    assert source.killed({worker.pid}) == 0
 
 
 def test_a_loader_that_starts_in_a_handler_does_not_wait_for_the_thread_that_it_interrupted(

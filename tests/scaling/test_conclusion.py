@@ -70,3 +70,13 @@ def test_one_number_of_ranks_is_nothing_to_compare():
         == "1 rank: 100 samples/s; to compare it, measure more with `feedline scale --ranks 1,2 "
         "-- SCRIPT`."
     )
+
+
+def test_what_just_failed_is_not_advised():
+    assert (
+        _conclude(FOUR[:1], "samples/s", [], "", [], failed=2)
+        == "1 rank: 100 samples/s. With 2 ranks, the training failed."
+    )
+    assert "With 8 ranks, the training failed." in _conclude(
+        FOUR, "samples/s", [], "", [], failed=8
+    )

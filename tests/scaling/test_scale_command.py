@@ -1,6 +1,8 @@
 """``feedline scale``: a table, recorded runs, and a training that it starts itself."""
 
 import json
+import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 from advisor.made_up import run
 
 from feedline.__main__ import main
-from feedline.cli import scale
+from feedline.cli import child, scale
 from feedline.cli.converge import _step_times
 from feedline.profiler.samplers import cgroup, nvml
 
@@ -247,9 +249,54 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
 
     said = capsys.readouterr()
     assert code == 1, said.err  # torchrun's, whose rank ended with 3
-    assert "with 3 ranks the training ended with exit code 1" in said.err
+    assert re.search(
+        r"with 3 ranks, rank \d ended with exit code 3 at train\.py:5; end of", said.err
+    )
+    assert "measure more with" not in said.out and "With 3 ranks, the training failed" in said.out
     found = json.loads(Path("out/scale.json").read_text())
     assert [(row["point"]["ranks"], row["point"]["batch"]) for row in found["rows"]] == [(2, 8.0)]
+
+
+FAILING = """
+import os, sys
+from pathlib import Path
+out = Path(sys.argv[1])
+assert os.listdir(out) == [] and os.environ["FEEDLINE_OUT"] == str(out)
+(out / "last.pt").write_text("a checkpoint")
+Path("written").write_text(str(out))
+raise FileNotFoundError(2, "No such file or directory", "last.pt.tmp")
+"""
+
+
+def test_out_is_a_new_folder_and_the_rank_that_failed_is_told_with_its_exception(
+    tmp_path, warm_python
+):
+    (tmp_path / "train.py").write_text(FAILING)
+    ended = warm_python.run(
+        *("-m", "feedline", "scale", "--ranks", "1", "-o", "out", "--", "train.py", "{out}"),
+        folder=tmp_path,
+    )
+
+    assert ended.returncode == 1
+    beginning, log = ended.stderr.split(":\n", 1)
+    assert beginning.splitlines()[0] == "feedline: 1 run of the whole training"
+    assert beginning.endswith(
+        "with 1 rank, rank 0 failed with FileNotFoundError at train.py:8 (exit code 1); end of "
+        "out/ranks1.log"
+    )
+    assert "No such file or directory: 'last.pt.tmp'" in log
+    assert "error_file" not in log and "torch/distributed" not in log
+    assert "can overwrite" not in beginning
+    assert not os.path.exists((tmp_path / "written").read_text())
+    assert not (tmp_path / "{out}").exists()
+
+
+def test_what_torchrun_writes_is_no_part_of_the_end_of_a_log(tmp_path):
+    told = "E1130 23:46:46.137000 27241 torch/distributed/elastic/multiprocessing/api.py:1002] "
+    box = [f"{told}failed (exitcode: -9) local_rank: 1 (pid: 27245)", "Traceback", "=====", "[0]:"]
+    (tmp_path / "a.log").write_text("\n".join(["[rank1]:W1130 of torch", *box]))
+
+    assert child.tail(tmp_path / "a.log") == f"  [rank1]:W1130 of torch\n  {box[0]}"
 
 
 @pytest.mark.parametrize(

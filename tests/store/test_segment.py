@@ -20,9 +20,9 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
 from feedline.profiler.files import owned
 from feedline.profiler.store.compact import compact, read_compact
-from feedline.profiler.store.layout import RECORDS_AT, bin_edge_ns, bin_of
+from feedline.profiler.store.layout import RECORDS_AT, WINDOW, bin_edge_ns, bin_of
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.store.segment import Segment, window_of
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}
@@ -140,6 +140,22 @@ def test_each_name_has_a_number_of_its_own_in_a_file_that_is_continued(path):
     assert [process.names[source] for source in process.records["source"].tolist()] == [
         name for number in range(4) for name in [*held, f"new {number}", *held]
     ]
+
+
+def test_names_that_differ_with_each_step_do_not_fill_the_file(path):
+    for _ in range(2):
+        segment = Segment(path, MAIN)
+        for step in range(5000):
+            segment.add(Stage.USER, step, 1, source=segment.name_id(f"step {step}"))
+        assert segment.name_id("step 9") == 10
+        segment.close()
+
+    process = read_segment(path)
+
+    assert segment.stopped is None
+    assert len(process.names) == 4096 and process.names[10] == "step 9"
+    sources = process.records["source"].tolist()
+    assert sources == [*range(1, 4097), *[0] * 904] * 2
 
 
 CONTINUED = """

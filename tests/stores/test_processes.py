@@ -6,14 +6,17 @@ import gc
 import multiprocessing
 import os
 import pickle
+import shutil
 import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+from stores.conftest import SHARD_BYTES
 
-from feedline.pipelines.stores import STORE_KINDS, open_store
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 from feedline.pipelines.stores.lmdb import _SHARED_ENVIRONMENTS
+from feedline.profiler.errors import StoreDamaged
 
 kinds = pytest.mark.parametrize("kind", [*STORE_KINDS, "files"])
 
@@ -113,6 +116,28 @@ def test_two_stores_on_one_folder_do_not_close_each_other(kind, packed, folder):
 
     assert sums(other) == expected
     assert sums(one) == expected, "a closed store opens its files again"
+
+
+@pytest.mark.parametrize("kind", STORE_KINDS)
+def test_a_store_that_another_one_has_replaced_is_never_mixed_with_it(kind, folder, tmp_path):
+    """The old index says where the samples of the old files are, and what they show."""
+    fewer, place = tmp_path / "fewer", tmp_path / "store"
+    shutil.copytree(folder, fewer)
+    for image in sorted(fewer.rglob("*.jpg"))[::2]:
+        image.unlink()
+    pack(folder, place, kind, shard_bytes=SHARD_BYTES)
+    old = open_store(place)
+    first = old[0]
+
+    pack(fewer, place, kind, shard_bytes=SHARD_BYTES, force=True)
+
+    new = open_store(place)
+    assert sums(new) == sums(open_store(fewer))
+    assert old[0] == first, "its file stays open"
+    old.close()
+    with pytest.raises(StoreDamaged, match="was replaced after it was opened: open it again"):
+        old[0]
+    assert new[0] == open_store(fewer)[0]
 
 
 @kinds

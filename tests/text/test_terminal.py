@@ -147,6 +147,7 @@ def test_the_log_of_a_training_that_fails_is_shown_harmlessly(tmp_path: Path) ->
     assert code == 1
     check(said)
     assert r"end of out\x1b]0;owned\x07/ranks1.log:" in said
+    assert "it can overwrite files: {out} in its arguments is a new folder" in said
     assert f"fails.pyn{ESCAPED}" in one_line(said)
 
 

@@ -206,7 +206,9 @@ def test_more_workers_that_may_be_no_gain_are_not_advised():
     found = search(unsure, workers=3)
 
     assert found.best == found.now and not found.changes
-    assert _conclusion(found).endswith("no other settings within the limits are sure to be faster.")
+    assert _conclusion(found, Limits(3)).endswith(
+        "no other settings within the limits are sure to be faster."
+    )
     assert search(unsure, workers=8).best.workers == 8  # 10 more
 
 
@@ -232,7 +234,7 @@ def test_what_was_tried_and_rejected_is_left_out_with_all_larger_numbers_of_work
     assert found.rejected == [tried.message] and tried.message + "." in list(
         _why_not_more(Tuning(found, Limits(8), USUAL))
     )
-    assert _conclusion(found).endswith(": more workers were tried, and rejected.")
+    assert _conclusion(found, Limits(8)).endswith(": more workers were tried, and rejected.")
 
 
 @pytest.mark.parametrize(("per_worker", "gain"), [(30.0, True), (100.0, False), (99.5, False)])

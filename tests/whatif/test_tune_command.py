@@ -17,8 +17,9 @@ from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.cli.parser import Parser
-from feedline.cli.tune import TuneCommand, _available, _byte_count
+from feedline.cli.tune import TuneCommand, _byte_count
 from feedline.cli.tune import text as tune_text
+from feedline.cli.whatif.prediction import Replayable
 
 MOST_S = 30  # of a search, on a machine that does other things too
 
@@ -107,7 +108,7 @@ def test_the_page_has_the_figure_and_loads_nothing(tuned):
 def test_the_memory_of_a_control_group_is_the_limit_where_it_has_less():
     def available(**gauges):
         made = [SimpleNamespace(name=name, values=values) for name, values in gauges.items()]
-        return _available(SimpleNamespace(gauges=made))
+        return Replayable(None, made, None, None)._available()
 
     machine = {"memory/available": [400e9, 380e9]}
     group = {"cgroup/memory": [4e9, 9e9], "cgroup/memory_limit": [16e9, 16e9]}
@@ -263,11 +264,38 @@ def test_workers_that_memory_forbids_are_not_said_to_be_of_no_help():
 
 
 def test_settings_that_are_the_best_already_are_kept():
-    assert tune_text._conclusion(searched(ClosedForm(), num_workers=4)) == (
+    assert tune_text._conclusion(searched(ClosedForm(), num_workers=4), Limits(12)) == (
         "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other "
         "settings within the limits would be more "
         "than 2 % faster."
     )
+
+
+def test_advice_to_be_slower_says_what_forbids_the_present_settings():
+    def advice(limits: Limits, workers: int) -> str:
+        now = {"num_workers": workers, "prefetch_factor": 2}
+        found = Searcher(ClosedForm(), now, 1, limits, Memory(1e8, 1e6)).search()
+        assert isinstance(found, Search)
+        return tune_text._conclusion(found, limits)
+
+    assert advice(Limits(12, memory_bytes=1e3), 1).startswith(
+        "Set num_workers=0, because 1 worker may not fit into memory: 30.0 -> 25.0 samples/s"
+    )
+    assert advice(Limits(12, memory_bytes=2.5e8), 3).startswith(
+        "Set num_workers=2, because 3 workers may not fit into memory: "
+    )
+    assert advice(Limits(1), 3).startswith(
+        "Set num_workers=1, because --max-workers allows no more: "
+    )
+    assert "because" not in advice(Limits(12), 9)
+
+
+def test_the_page_says_under_which_conditions_the_advice_holds(tuned):
+    condition = "Other programs used 1.5 of 2 CPUs, and none was free."
+    tuning = Tuning(searched(ClosedForm()), Limits(12), remarks=(condition,))
+
+    assert f"</h1>\n<p>{condition}</p>" in tune_text.render(tuning)
+    assert "</h1>\n<p>Change" in tuned.page
 
 
 def test_its_help_names_its_defaults():

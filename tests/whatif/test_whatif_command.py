@@ -141,6 +141,19 @@ def test_batches_out_of_order_come_with_a_remark(demo, capsys):
     ]
 
 
+def test_workers_that_may_not_fit_into_memory_come_with_a_remark(demo, capsys):
+    _, fits = predicted(capsys, demo, "--workers", "2")
+    _, found = predicted(capsys, demo, "--workers", "200")
+
+    assert not any("memory" in remark for remark in fits["remarks"])
+    (remark,) = [remark for remark in found["remarks"] if "memory" in remark]
+    assert re.fullmatch(
+        r"Its workers and their batches may take [\d.]+ GB of memory, and only [\d.]+ GB were free "
+        r"for them\.",
+        remark,
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "way_out"),
     [

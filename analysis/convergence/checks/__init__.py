@@ -401,7 +401,7 @@ def _few_samples(recorded: TrainingRecord) -> Finding | None:
         how_to_check=f"Train once with {4 * _MIN_NORM_SAMPLES} samples per forward for the same "
         f"number of samples. "
         "If the evaluation is not better, this finding is wrong.",
-        gives="steadier batch statistics",
+        gives="no noise from small batches",
     )
 
 

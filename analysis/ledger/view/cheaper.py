@@ -8,10 +8,17 @@ from feedline.analysis.ledger.view.cpus import cpu_share_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
-from feedline.analysis.ledger.view.slow_code import PARTLY, making_line, unpacked_per_byte
+from feedline.analysis.ledger.view.slow_code import (
+    PARTLY,
+    SlowCode,
+    making_line,
+    slow_code,
+    unpacked_per_byte,
+)
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.text.sentences import CODE, PART, PERCENT, Sentence
+from feedline.analysis.text.formatting import nearly
+from feedline.analysis.text.sentences import CODE, FUNCTION, NAME, PART, PERCENT, Sentence
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20
@@ -26,6 +33,12 @@ _THE_REST = "dataset"  # of __getitem__
 _LESS = Sentence(
     "{how}: {what} takes {part} of a sample's CPU time.", how=PART, what=PART, part=PERCENT
 )
+_FASTER = Sentence(
+    "Make {function} faster: it takes {part} of the time to make a sample.",
+    function=FUNCTION,
+    part=PART,
+)
+_AT_LINE = Sentence("Make {line} faster: much of making a sample is spent there.", line=NAME)
 _SHOWS = Sentence("`py-spy top --pid PID` on {maker} shows where that is.", maker=PART)
 _SPEND_LESS = "Spend less CPU time per sample."
 _DECODE = "Decode with one thread per worker"
@@ -47,13 +60,28 @@ def less_cpu(facts: RuleInputs) -> list[str]:
     time.``.
     """
     large = _large(facts)
-    told = [
-        _LESS(how=_how(facts, stage), what=_who(facts, stage), part=of_cpu)
-        for of_cpu, stage in large
-    ]
+    told = [_less(facts, stage, of_cpu) for of_cpu, stage in large]
     if not facts.setting("sample_code") and any(stage == _THE_REST for _, stage in large):
         told.append(_SHOWS(maker=maker(facts)))
     return told or [_SPEND_LESS]
+
+
+def _less(facts: RuleInputs, stage: str, of_cpu: float) -> str:
+    """Return what to do about a stage that takes this share (0 to 1) of a sample's CPU time.
+
+    Of the dataset's own code, the function and its own share, or else the line.
+    """
+    if stage == _THE_REST and (slow := _own_slow(facts)) is not None:
+        return _FASTER(function=slow.name, part=nearly(slow.share))
+    if stage == _THE_REST and (line := making_line(facts)):
+        return _AT_LINE(line=line)
+    return _LESS(how=_how(facts, stage), what=_who(facts, stage), part=of_cpu)
+
+
+def _own_slow(facts: RuleInputs) -> SlowCode | None:
+    """Return the function that takes much of the dataset's own code; None: none is known."""
+    slow = slow_code(facts)
+    return slow if slow and slow.place == _THE_REST and slow.share >= _MIN_PART else None
 
 
 def place_of_samples(facts: RuleInputs) -> str:
@@ -69,7 +97,8 @@ def place_of_largest(facts: RuleInputs) -> str:
     large = _large(facts)
     if not large or large[0][1] != _THE_REST:
         return ""
-    return making_line(facts) or place_of_samples(facts)
+    slow = _own_slow(facts)
+    return (slow.where if slow else making_line(facts)) or place_of_samples(facts)
 
 
 def _large(facts: RuleInputs) -> list[tuple[float, str]]:
@@ -118,7 +147,7 @@ def own_name(facts: RuleInputs) -> str:
 
 def _who(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST:
-        return "the dataset's own code" if making_line(facts) else "its own code"
+        return "its own code"
     if stage == "collate" and (collate := facts.setting("collate")) not in (None, "default"):
         return f"collate_fn={collate}"
     name = heaviest(facts, stage)[0]
@@ -130,8 +159,6 @@ def _who(facts: RuleInputs, stage: str) -> str:
 
 
 def _how(facts: RuleInputs, stage: str) -> str:
-    if stage == _THE_REST and (line := making_line(facts)):
-        return f"Make {line} faster"
     if stage == _THE_REST:
         by_line = " line by line" if facts.setting("sample_code") else ""
         return f"Profile {own_name(facts)}{by_line}"

@@ -6,9 +6,29 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.text.formatting import sentence
 
+#: The library whose TrainingArguments hold the arguments of the loaders that it makes.
+TRANSFORMERS = "transformers"
+#: Argument of the DataLoader -> what they call it.
+TRAINING_ARGUMENTS = {
+    "batch_size": "per_device_train_batch_size",
+    "num_workers": "dataloader_num_workers",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "persistent_workers": "dataloader_persistent_workers",
+    "pin_memory": "dataloader_pin_memory",
+    "in_order": "dataloader_in_order",
+    "multiprocessing_context": "dataloader_multiprocessing_context",
+}
+#: Those that older versions do not have, and the first version that does (huggingface/transformers#47164).
+LATER_TRAINING_ARGUMENTS = ("in_order", "multiprocessing_context")
+FIRST_WITH_LATER = (5, 15)
+
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
 _WITHOUT_WORKERS = (
     "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
+)
+_WITHOUT_WORKERS_OF_TRANSFORMERS = (
+    "remove dataloader_prefetch_factor, dataloader_persistent_workers and "
+    "dataloader_multiprocessing_context if set"
 )
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
@@ -39,9 +59,23 @@ def dearer_if_they_stay(facts: RuleInputs) -> bool:
     return facts.staying_s > _MOST_DEARER * (batch_s or math.inf)
 
 
-def as_code(given: dict[str, int | bool]) -> str:
-    """Return ``num_workers=2, persistent_workers=True``."""
-    return ", ".join(f"{name}={value}" for name, value in given.items())
+def as_code(given: dict[str, int | bool], at: str = "") -> str:
+    """Return ``num_workers=2, persistent_workers=True``, by the names in the call at a place."""
+    return ", ".join(f"{_name_at(at, name)}={value}" for name, value in given.items())
+
+
+def name_of(facts: RuleInputs, name: str) -> str:
+    """Return what an argument of the DataLoader is called where the program sets it."""
+    return _name_at(place(facts), name)
+
+
+def _name_at(at: str, name: str) -> str:
+    return TRAINING_ARGUMENTS.get(name, name) if _sets_training_arguments(at) else name
+
+
+def _sets_training_arguments(at: str) -> bool:
+    """Tell whether the loader at a ``place`` is made by transformers."""
+    return at.endswith(f"via {TRANSFORMERS}")
 
 
 def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str]:
@@ -67,18 +101,27 @@ def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     Each comes with its argument, where there are others. Empty: there are none.
     """
     named = {
-        f"{name}={given[name]} " if len(given) > 1 else "": condition
+        f"{as_code({name: given[name]}, place(facts))} " if len(given) > 1 else "": condition
         for name, condition in _conditions(facts, given).items()
     }
     return " and ".join(f"{name}only if {condition}" for name, condition in named.items())
 
 
-def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+def change(facts: RuleInputs, given: dict[str, int | bool], now: str | None = None) -> str:
     """Return the new line that makes the loader: ``DataLoader(..., num_workers=3)  # now 1``.
 
     Where that line is, and what has to be true, are ``place`` and ``only_if``.
+
+    Args:
+        facts: of the run.
+        given: new arguments.
+        now: what it does now; None: its present values.
     """
-    return call(facts, as_code(given), _now(facts, given))
+    at = place(facts)
+    arguments, comment = as_code(given, at), _now(facts, given) if now is None else now
+    if _sets_training_arguments(at):
+        return _line("TrainingArguments", arguments, comment)
+    return call(facts, arguments, comment)
 
 
 def line_to_change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
@@ -87,28 +130,30 @@ def line_to_change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     ``DataLoader(..., num_workers=3) # now 1, train.py:31``.
     """
     now = ", ".join(filter(None, (_now(facts, given), place(facts))))
-    comments = filter(None, (now, only_if(facts, given), _to_remove(given)))
-    return call(facts, as_code(given), "; ".join(comments))
+    comments = filter(None, (now, only_if(facts, given), _to_remove(facts, given)))
+    return change(facts, given, "; ".join(comments))
 
 
-def without_workers(given: dict[str, int | bool]) -> list[str]:
+def without_workers(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
     """Return what has to be removed where no workers are left; empty: nothing."""
-    others = _to_remove(given)
+    others = _to_remove(facts, given)
     return [f"{sentence(others)}."] if others else []
 
 
-def _to_remove(given: dict[str, int | bool]) -> str:
+def _to_remove(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     if given.get("num_workers") != 0:
         return ""
-    if "persistent_workers" in given:
-        return _WITHOUT_WORKERS.replace(" persistent_workers,", "")
-    return _WITHOUT_WORKERS
+    if _sets_training_arguments(place(facts)):
+        kept, others = ", dataloader_persistent_workers", _WITHOUT_WORKERS_OF_TRANSFORMERS
+    else:
+        kept, others = " persistent_workers,", _WITHOUT_WORKERS
+    return others.replace(kept, "") if "persistent_workers" in given else others
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """Return the same for the middle of a text: ``Set num_workers=3 (now 1)``."""
     now = _now(facts, given)
-    return f"Set {as_code(given)}{f' ({now})' if now else ''}"
+    return f"Set {as_code(given, place(facts))}{f' ({now})' if now else ''}"
 
 
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
@@ -119,14 +164,17 @@ def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     now: dict[str, int | bool] = {
         name: value for name in given if isinstance(value := facts.setting(name), int)
     }
-    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
+    values = as_code(now, place(facts)) if len(given) > 1 else "".join(map(str, now.values()))
     return f"now {values}" if values else ""
 
 
 def call(facts: RuleInputs, arguments: str, now: str = "") -> str:
-    """Return the same for any arguments."""
-    kind = facts.loader.kind if facts.loader else "DataLoader"
-    return f"{kind}(..., {arguments})" + (f"  # {now}" if now else "")
+    """Return the same for any arguments of the DataLoader."""
+    return _line(facts.loader.kind if facts.loader else "DataLoader", arguments, now)
+
+
+def _line(called: str, arguments: str, comment: str) -> str:
+    return f"{called}(..., {arguments})" + (f"  # {comment}" if comment else "")
 
 
 def place(facts: RuleInputs) -> str:

@@ -265,7 +265,8 @@ def _of_gradients(facts: RuleInputs) -> float:
     All values that the loop reduces are rarely as many as the parameters; where a wrapper reduces
     gradients, the backward pass is seen to call it.
     """
-    comm, updated, steps = facts.comm, facts.updated, facts.throughput.steps
+    # kinds count what was kept of a run that forgot windows, as these steps do
+    comm, updated, steps = facts.comm, facts.updated, facts.throughput.steps_in_detail
     if comm is None or updated is None or not steps:
         return 0.0
     if any(kind.phase == "backward" for kind in facts.exposed):

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence, Factor
 from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
 from feedline.analysis.measure.code_places import COLLATE, DATASET
 from feedline.analysis.measure.code_tree import CodeNode, PlaceTree, SampledCode, Weight, share_of
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, with_class
 from feedline.analysis.measure.stages import TAPPED_STAGES
 from feedline.analysis.measure.user_code import library_of
 from feedline.analysis.text.formatting import called
@@ -44,6 +44,7 @@ class SlowCode:
     Attributes:
         place: dataset or collate.
         node: the function.
+        name: of it, with its class where it is a special method: ``Rows.__getitem__``.
         line: of it, where one takes most; else that which takes more than the others.
         has_line: whether that line takes most of the function.
         share, low, high: of making a sample, with the 95 % interval.
@@ -55,6 +56,7 @@ class SlowCode:
 
     place: str
     node: CodeNode
+    name: str
     line: int
     has_line: bool
     share: float
@@ -146,6 +148,7 @@ def _of_place(
     return SlowCode(
         tree.place,
         node,
+        with_class(source.text(node.file, node.function), line, node.function),
         line,
         has_line,
         share,

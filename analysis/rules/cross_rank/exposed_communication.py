@@ -123,7 +123,7 @@ _BARRIER = [
     "A barrier in each step makes every rank wait for the slowest.",
 ]
 _BUFFERS = [
-    "Set DistributedDataParallel(..., broadcast_buffers=False), if each rank may keep its own.",
+    "Set DistributedDataParallel(..., broadcast_buffers=False), if each rank may keep its own buffers.",
     "Buffers, such as batch norm's statistics, are sent before each forward.",
 ]
 #: Where DistributedDataParallel reduces them. Tensor parallelism reduces activations in backward.

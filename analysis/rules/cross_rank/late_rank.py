@@ -60,9 +60,7 @@ _FIXES = {
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this "
     "rank late came before its trace.",
 }
-_COLLECTED = [
-    "Or call gc.freeze() after set-up: collections then skip all objects made until then."
-]
+_COLLECTED = ["Or call gc.freeze() after set-up: collections then skip the objects made before."]
 _STAGE = "To see its time, wrap such code in `with feedline.stage('name'):`."
 _ANNOTATION = "To see its time, wrap such code in `with torch.profiler.record_function('name'):`."
 _CHANGING = {

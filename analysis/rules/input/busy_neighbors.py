@@ -82,7 +82,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         message=message,
         more=[*more, *([_NO_ROOM] if kept else [])],
         evidence=_evidence(facts, use, held_s, kept_s if kept else None),
-        fix=_THEN.format(settings=as_code(advice)) if advice else _STOP,
+        fix=_THEN.format(settings=as_code(advice, loader_call.place(facts))) if advice else _STOP,
         fix_more=[*_loader(facts, advice), *_WHICH] if advice else [_RECORD],
         condition=loader_call.only_if(facts, advice),
         how_to_check=_how_to_check(advice),

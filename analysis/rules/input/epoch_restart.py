@@ -182,7 +182,7 @@ def _fixes(facts: RuleInputs, method: object) -> tuple[str, list[str]]:
     others = [*_dearer(facts), *(preload if method in ("spawn", "forkserver") else [])]
     if not facts.loader_made_again:
         return loader_call.change(facts, _SETTINGS), others
-    kept = loader_call.call(facts, loader_call.as_code(_SETTINGS), "now made for each pass")
+    kept = loader_call.change(facts, _SETTINGS, "now made for each pass")
     return _ONCE(call=kept), others
 
 

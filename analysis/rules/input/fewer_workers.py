@@ -31,8 +31,7 @@ from feedline.analysis.text.sentences import TIME, Sentence
 _RULE_ID = "fewer_workers"
 
 _SAYS = Sentence(
-    "workers cost more than they save: getting a step's input takes {getting}, making it only "
-    "{making}",
+    "workers cost more than they save: input takes {getting} to get, and {making} to make",
     getting=TIME,
     making=TIME,
 )
@@ -61,7 +60,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(getting=loading, making=making),
         evidence=_evidence(facts, making),
         fix=loader_call.change(facts, settings),
-        fix_more=loader_call.without_workers(settings),
+        fix_more=loader_call.without_workers(facts, settings),
         place=loader_call.place(facts),
         condition=loader_call.only_if(facts, settings),
         how_to_check="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",

@@ -65,7 +65,7 @@ def _less_work(facts: RuleInputs) -> list[str]:
     halved = flop is not None and flop.computed_in in ("float16", "bfloat16")
     return [
         *([] if halved else ["a lower precision"]),
-        *([] if facts.step.stages.get("compile") else ["torch.compile"]),
+        *([] if facts.compiled else ["torch.compile"]),
         "smaller images" if facts.decodes_images else "smaller inputs or a smaller model",
     ]
 

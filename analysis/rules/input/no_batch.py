@@ -8,7 +8,8 @@ from feedline.analysis.ledger.view.enough_steps import REFUSED
 from feedline.analysis.ledger.view.storage import LOCK
 from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
 from feedline.analysis.measure.model import Loader, RunInfo
-from feedline.analysis.text.sentences import NAME, PART, TIME, Sentence
+from feedline.analysis.text.formatting import counted
+from feedline.analysis.text.sentences import COUNT, NAME, PART, TIME, Sentence
 
 _RULE_ID = "no_batch"
 
@@ -20,6 +21,12 @@ _WAITED = Sentence(
     wait=TIME,
 )
 _BEGAN = Sentence("that wait began {since} after the start of the recording", since=TIME)
+_TOO_FEW = Sentence(
+    "no batch came from {loader}: it has {samples}, batches of {size}, and drop_last=True",
+    loader=NAME,
+    samples=PART,
+    size=COUNT,
+)
 _EMPTY = Sentence("no batch came from {loader}: it was at its end at once", loader=NAME)
 _DUMP = "`py-spy dump --pid PID` on a worker shows the line at which it waits."
 _TIMEOUT = "DataLoader(..., timeout=60) turns such a wait into an error."
@@ -30,6 +37,7 @@ _INHERITS = (
 )
 _LOOK_AT_DATA = "Check what the dataset finds: its folder, file pattern, split or filter."
 _DROP_LAST = "With drop_last=True, check whether it has as many samples as a batch."
+_KEEP_LAST = "Set drop_last=False, or a smaller batch_size."
 _SPAWN = "multiprocessing_context='spawn'"
 _CHECK = (
     f"Run with DataLoader(..., {_SPAWN}). If no batch comes either, no inherited lock is the cause."
@@ -37,12 +45,13 @@ _CHECK = (
 
 
 def found(end: AtEnd, loaders: list[Loader], run: RunInfo) -> Finding | None:
-    """Say so of a run without a step; None: no loader was asked, or a batch came."""
-    if end.batches:
+    """Say so of a run without a step; None: no loader was asked, or batches came from all."""
+    waited = _loader(loaders, end.wait.loader) if end.wait is not None else None
+    if end.wait is not None and not (waited.batches if waited is not None else end.batches):
+        return _waited(end.wait, end, waited, run)
+    if end.wait is not None or end.exhausted is None:
         return None
-    if end.wait is not None:
-        return _waited(end.wait, end, _loader(loaders, end.wait.loader), run)
-    return _at_its_end(_loader(loaders, end.exhausted)) if end.exhausted is not None else None
+    return _at_its_end(_loader(loaders, end.exhausted))
 
 
 def _loader(loaders: list[Loader], number: int) -> Loader | None:
@@ -103,14 +112,26 @@ def _fixes(locked: bool) -> list[str]:
     return [f"Start workers with DataLoader(..., {_SPAWN}).", _IN_WORKER, _INHERITS, _DUMP]
 
 
+def _too_few(loader: Loader | None) -> str:
+    """Say that a loader drops its only batch, which is not full; empty: that is not known."""
+    about = loader.settings if loader is not None else {}
+    samples, size = about.get("dataset_samples"), about.get("batch_size")
+    if not (about.get("drop_last") is True and isinstance(samples, int) and isinstance(size, int)):
+        return ""
+    if not 0 < samples < size:
+        return ""
+    return _TOO_FEW(loader=_named(loader), samples=counted(samples, "sample"), size=size)
+
+
 def _at_its_end(loader: Loader | None) -> Finding:
+    too_few = _too_few(loader)
     return Finding(
         _RULE_ID,
         Severity.INFO,
-        message=_EMPTY(loader=_named(loader)),
+        message=too_few or _EMPTY(loader=_named(loader)),
         evidence=[Evidence("batches", "batches that came", 0, "batches")],
-        fix=_LOOK_AT_DATA,
-        fix_more=[_DROP_LAST],
+        fix=_KEEP_LAST if too_few else _LOOK_AT_DATA,
+        fix_more=[] if too_few else [_DROP_LAST],
         place=_place(loader),
         refused=REFUSED,
         how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples "

@@ -20,7 +20,7 @@ from feedline.analysis.text.sentences import PERCENT, SIZE, Sentence
 _RULE_ID = "oversize_reads"
 
 _SAYS = Sentence(
-    "each sample reads {read} of files, and only {used} get into the batch", read=SIZE, used=SIZE
+    "each sample reads {read} of files, but only {used} reaches the batch", read=SIZE, used=SIZE
 )
 _TAKES = Sentence("reading is {part} of a sample's time", part=PERCENT)
 _MAP = (

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.finding import SHARE, Change, Evidence, Finding, S
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
-from feedline.analysis.text.sentences import COUNT, PERCENT, TIME, Sentence
+from feedline.analysis.text.sentences import COUNT, NAME, PERCENT, TIME, Sentence
 
 _RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
@@ -25,9 +25,14 @@ _VARIES = Sentence(
     deviation=PERCENT,
 )
 _KEEP_ORDER = Sentence(
-    "To keep the order, raise prefetch_factor (now {factor}), and make slow samples faster or "
-    "spread them out.",
+    "To keep the order, raise {name} (now {factor}), and make slow samples faster or spread them "
+    "out.",
+    name=NAME,
     factor=COUNT,
+)
+_BEFORE = Sentence(
+    "With transformers before {version}, override Trainer.get_train_dataloader to set it.",
+    version=NAME,
 )
 
 
@@ -72,13 +77,22 @@ def _check(facts: RuleInputs) -> Finding | None:
         more=[_VARIES(deviation=maker.fetch_cv)],
         evidence=evidence,
         fix=f"{loader_call.in_words(facts, _SETTINGS)}.",
-        fix_more=[_KEEP_ORDER(factor=facts.setting("prefetch_factor", 2))],
+        fix_more=_more(facts),
         place=loader_call.place(facts),
         condition=loader_call.only_if(facts, _SETTINGS),
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
         settings=dict(_SETTINGS),
     )
+
+
+def _more(facts: RuleInputs) -> list[str]:
+    """Return what to do where the setting does not exist, or the order has to stay."""
+    factor = facts.setting("prefetch_factor", 2)
+    keep = _KEEP_ORDER(name=loader_call.name_of(facts, "prefetch_factor"), factor=factor)
+    if facts.setting("made_by") != loader_call.TRANSFORMERS:
+        return [keep]
+    return [_BEFORE(version=".".join(map(str, loader_call.FIRST_WITH_LATER))), keep]
 
 
 def _change(facts: RuleInputs) -> Change:

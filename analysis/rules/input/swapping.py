@@ -19,7 +19,7 @@ _SAYS = Sentence(
 )
 _FULL = Sentence("the memory of its control group, {limit}, is full", limit=SIZE)
 _LESS = "Use less memory (smaller caches, arrays instead of lists, a memory map)"
-_ADD, _RAISE = f"{_LESS}, or add memory.", f"{_LESS}, or raise the limit of its control group."
+_ADD, _RAISE = f"{_LESS}, or add memory.", f"{_LESS}, or raise the control group's memory limit."
 _FEWER = Sentence("A lower {names} needs less memory, too (now {values}).", names=PART, values=PART)
 
 

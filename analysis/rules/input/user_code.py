@@ -37,9 +37,9 @@ _SAYS = Sentence(
 _CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
-_FASTER = Sentence("Make {function} twice as fast, or keep its results.", function=FUNCTION)
+_FASTER = Sentence("Make {function} faster, or keep its results.", function=FUNCTION)
 _ON_BATCH = Sentence(
-    "Make {function} twice as fast: use few operations on the whole batch.", function=FUNCTION
+    "Make {function} faster: use few operations on the whole batch.", function=FUNCTION
 )
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")
@@ -59,7 +59,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         weight,
         message=_SAYS(
-            function=slow.node.function,
+            function=slow.name,
             part=nearly(slow.share),
             what="a batch" if slow.place == COLLATE else "a sample",
         ),
@@ -67,13 +67,13 @@ def _check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(facts, slow),
         fix=_fix(slow),
         fix_more=[] if slow.known else [_ARRAYS()],
-        how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
+        how_to_check=f"Have {slow.name} return the same result every time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
         cost_kind=CostKind.ESTIMATED if slow.known else kind_of_work(facts),
         claims=slow.rows,
         place=slow.where,
-        action=speeding_up(slow.node.function),
+        action=speeding_up(slow.name),
     )
 
 
@@ -92,7 +92,7 @@ def _fix(slow: SlowCode) -> str:
     if slow.known:
         return f"{slow.known.call.fix}."
     faster = _ON_BATCH if slow.place == COLLATE else _FASTER
-    return faster(function=slow.node.function)
+    return faster(function=slow.name)
 
 
 def _more(facts: RuleInputs, slow: SlowCode) -> list[str]:
@@ -108,7 +108,7 @@ def _more(facts: RuleInputs, slow: SlowCode) -> list[str]:
 
 
 def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
-    code, what = facts.code, f"{slow.node.function}, share of making a sample"
+    code, what = facts.code, f"{slow.name}, share of making a sample"
     assert code is not None
     lines = [
         Evidence(
@@ -173,6 +173,7 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/*/user",),
     lifts=CHEAPER,
     supposing="if this code took no time",
+    predicting="if it took half the time",
     of_input=True,
     free=_free,
     action="speed up this function",

@@ -39,7 +39,7 @@ def _is_double(facts: RuleInputs) -> bool:
 def _check(facts: RuleInputs) -> Finding | None:
     """Say so of a model whose products are of float64 and take much of the step."""
     step = facts.step
-    took = sum(step.stages.get(name, 0.0) for name in _STAGES)
+    took = facts.computing_s(*_STAGES)
     if not _is_double(facts) or took < _MIN_SHARE * step.mean_s:
         return None
     return Finding(

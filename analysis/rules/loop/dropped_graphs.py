@@ -30,14 +30,25 @@ _OR_REMOVE = "If its result is not used at all, remove the call."
 _LEAVE_OUT = "Leave the call out for some steps. If they take as long, this finding is wrong."
 _TRY = "Call it under torch.no_grad() for some steps. If they take as long, this finding is wrong."
 
+_NOT_KNOWN = Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
 #: Of a pass, what it takes less under torch.no_grad(), at most (docs/rules/dropped_graphs.md).
 _SPARED = 1 / 3
 
 
-def _taken_s(facts: RuleInputs) -> float:
-    """Return what these forwards take of the mean step."""
+def _host_s(facts: RuleInputs) -> float:
+    """Return what the host takes for these forwards in the mean step."""
     dropped = facts.dropped
     return min(dropped.seconds, facts.step.stages.get(FORWARD, 0.0)) if dropped is not None else 0.0
+
+
+def _taken_s(facts: RuleInputs) -> float:
+    """Return what these forwards take of the mean step.
+
+    Of a call that can be removed, the host's time: that is saved at least, whatever a GPU saves.
+    """
+    host_s = _host_s(facts)
+    removed = facts.dropped is None or facts.dropped.unused
+    return host_s if removed else facts.computing_part_s(FORWARD, host_s)
 
 
 def _check(facts: RuleInputs) -> Finding | None:
@@ -62,8 +73,15 @@ def _check(facts: RuleInputs) -> Finding | None:
         place=dropped.place,
         how_to_check=_LEAVE_OUT if dropped.unused else _TRY,
         cost_s=cost_s,
-        cost_kind=CostKind.AT_LEAST if dropped.unused else CostKind.BOUND,
+        cost_kind=_kind(facts, dropped.unused),
     )
+
+
+def _kind(facts: RuleInputs, removed: bool) -> CostKind:
+    """Return what the cost says: of a GPU's work, not how much less it is without gradients."""
+    if removed:
+        return CostKind.AT_LEAST
+    return CostKind.CAUSE_ONLY if facts.on_gpu else CostKind.BOUND
 
 
 def _spared(facts: RuleInputs) -> float:
@@ -74,7 +92,7 @@ def _spared(facts: RuleInputs) -> float:
 def _change(facts: RuleInputs) -> Change | Refused:
     """Return the forward without what the fix spares, where that is all of these passes."""
     if facts.dropped is None or not facts.dropped.unused:
-        return Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
+        return _NOT_KNOWN
     return _without(facts)
 
 
@@ -82,11 +100,11 @@ def _free(facts: RuleInputs) -> Change | Refused:
     """Return the same where their results may be needed: no more can be saved."""
     if facts.dropped is None or facts.dropped.unused:
         return Refused("removed", "The passes can be removed.")
-    return _without(facts)
+    return _NOT_KNOWN if facts.on_gpu else _without(facts)
 
 
 def _without(facts: RuleInputs) -> Change:
-    left = 1 - _spared(facts) * _taken_s(facts) / facts.step.stages[FORWARD]
+    left = 1 - _spared(facts) * _host_s(facts) / facts.step.stages[FORWARD]
     return Change(stages={FORWARD: Factor(left, left)})
 
 

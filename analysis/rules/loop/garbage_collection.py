@@ -34,7 +34,7 @@ _FULL = Sentence(
     "{part} of that are full collections, which look at every object of the program", part=PERCENT
 )
 _LONGEST = Sentence("the longest takes {longest}", longest=TIME)
-_FREEZE = "Call gc.freeze() after set-up: collections then skip all objects made until then."
+_FREEZE = "Call gc.freeze() after set-up: collections then skip the objects made before."
 _TOGETHER = "Call gc.disable(), and gc.collect() every few hundred steps, on all ranks together."
 _REMOVE = "Call gc.collect() rarely, or not at all: Python collects by itself."
 _RARELY = "If memory grows without it, call it every few hundred steps, on all ranks together."

@@ -78,7 +78,7 @@ def _check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=launches.fix(*each, bool(step.stages.get("compile")), facts.updated),
+        fix=launches.fix(*each, facts.compiled, facts.updated),
         fix_more=_waits(facts),
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,

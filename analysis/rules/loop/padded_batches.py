@@ -47,7 +47,7 @@ _LEAST_OF_ROWS = 0.4  # rows of texts that are drawn at random differ, and not a
 def _check(facts: RuleInputs) -> Finding | None:
     """Weigh the part of forward and backward that computes such columns."""
     padding, step = facts.padding, facts.step
-    took = sum(step.stages.get(name, 0.0) for name in _STAGES)
+    took = facts.computing_s(*_STAGES)
     if padding is None:
         return None
     beyond = padding.needless >= _LEAST
@@ -79,8 +79,15 @@ def _check(facts: RuleInputs) -> Finding | None:
         condition=_CONDITION,
         how_to_check=_CUT if beyond else _ROWS,
         cost_s=cost_s,
-        cost_kind=CostKind.ESTIMATED if beyond and not facts.on_gpu else CostKind.BOUND,
+        cost_kind=_kind(facts, beyond),
     )
+
+
+def _kind(facts: RuleInputs, beyond: bool) -> CostKind:
+    """Return what the cost says: of a GPU's work, not how much shorter rows spare."""
+    if facts.on_gpu:
+        return CostKind.CAUSE_ONLY
+    return CostKind.ESTIMATED if beyond else CostKind.BOUND
 
 
 def _change(facts: RuleInputs) -> Change | Refused:

@@ -20,7 +20,7 @@ from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
 _RULE_ID = "periodic_stall"
 
 _SAYS = Sentence(
-    "every {steps}, one step takes {longer} longer: {part} of the time of all steps",
+    "every {steps}, one step takes {longer} longer: {part} of all step time",
     steps=PART,
     longer=TIME,
     part=PERCENT,

@@ -69,16 +69,17 @@ _OVER = 0.05
 def _check(facts: RuleInputs) -> Finding | None:
     """Count the steps after the first in which a graph is compiled."""
     step, row = facts.step, facts.ledger.step.row(COMPILE) if facts.ledger else None
-    if row is None or row.steps is None or row.s < _MIN_SHARE * step.mean_s:
-        return None
-    steps = facts.throughput.steps - 1
-    again = round(row.steps * steps)
-    if again < _MIN_STEPS:
+    if row is None or row.steps is None:
         return None
     over = row.trend is not None and row.trend < _OVER
+    kept = _kept_share(facts) if over else 1.0
+    cost_s, steps = kept * row.s, facts.throughput.steps - 1
+    again = round(kept * row.steps * steps)
+    if again < _MIN_STEPS or cost_s < _MIN_SHARE * step.mean_s:
+        return None
     first = _most_of_known_cause(facts.recompiled)
     most = first or next(iter(facts.recompiled), None)
-    part, of = row.s / step.mean_s, counted(steps, "step")
+    part, of = cost_s / step.mean_s, counted(steps, "step")
     message = (
         _BECAUSE(function=first.function, what=_changing(first), part=part)
         if first is not None
@@ -91,7 +92,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         message=message,
         more=[*because, *([_OVER_NOW] if over else [])],
         evidence=[
-            Evidence("compile_s", "compiling, per step", row.s, "s"),
+            Evidence("compile_s", "compiling, per step", cost_s, "s"),
             Evidence("compile_share", "share of the step", part, SHARE),
             Evidence(
                 "compile_steps",
@@ -106,8 +107,18 @@ def _check(facts: RuleInputs) -> Finding | None:
         place=most.place if most is not None and most.place else line_of_stage(facts, COMPILE),
         how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
         "this finding is wrong.",
-        cost_s=row.s,
+        cost_s=cost_s,
     )
+
+
+def _kept_share(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of the steps that a long run did not forget.
+
+    It never forgets its start, which stands for no other steps. 1 where some steps were only
+    counted: what is known of the mean step weighs these already.
+    """
+    pace = facts.throughput
+    return 1.0 if facts.step.sampled is not None else min(pace.steps_in_detail / pace.steps, 1.0)
 
 
 def _most_of_known_cause(functions: Sequence[Recompiled]) -> Recompiled | None:

@@ -14,7 +14,10 @@ _MIN_SHARE = 0.2
 #: on takes as long as computing those of parameters.
 _UNUSED = 0.5
 
-_SAYS = Sentence("up to {part} of the step computes gradients that no update uses", part=PERCENT)
+_SAYS = Sentence(
+    "backward passes that take {part} of the step compute gradients that no update uses",
+    part=PERCENT,
+)
 _CLEARED = Sentence(
     "those of {elements} parameters are cleared before an update uses them", elements=COUNT
 )
@@ -37,7 +40,7 @@ def _check(facts: RuleInputs) -> Finding | None:
     unused, step = facts.unused_gradients, facts.step
     if unused is None or unused.share < _MIN_SHARE:
         return None
-    took_s = min(unused.backward_s, step.stages.get(BACKWARD, 0.0))
+    took_s = facts.computing_part_s(BACKWARD, unused.backward_s)
     weight = Severity.of(_UNUSED * took_s / step.mean_s) if step.mean_s > 0 else Severity.INFO
     if weight is Severity.INFO:
         return None
@@ -57,7 +60,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         how_to_check="Print whether .grad of these parameters is None before zero_grad(). If it "
         "is, this finding is wrong.",
         cost_s=took_s,
-        cost_kind=CostKind.BOUND,
+        cost_kind=CostKind.CAUSE_ONLY if facts.on_gpu else CostKind.BOUND,
     )
 
 

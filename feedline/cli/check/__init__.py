@@ -23,13 +23,14 @@ class CheckCommand:
     """Check a run against a budget: a gate for CI.
 
     The budget is a TOML file with limits for throughput, step time, stage times and CPU time per
-    sample. It can also name findings that must not occur. A limit may also be relative to a base run, which
-    the key base names. docs/jobs/ci.md in a clone lists the keys.
+    sample. It can also name findings that must not occur. A limit may be relative to a base run,
+    given by the key `base`. docs/jobs/ci.md in a clone lists the keys.
 
-    A limit counts as exceeded only if the whole 95 % interval of the value is beyond it. Values
-    without an interval, such as step_cpu_s, are compared alone. The exit code is 77 if a limit is
-    exceeded. It is 75 if none is exceeded, but at least one could not be judged. That happens if the
-    run is too short or too noisy, was killed, or did not record what the limit is about.
+    A limit counts as exceeded only if the whole 95 % interval of the value is beyond it. A value up
+    to 5 % beyond passes if its interval includes the limit. Without an interval, as for step_cpu_s,
+    the value decides. The exit code is 77 if a limit is exceeded. It is 75 if none is exceeded, but
+    at least one could not be judged. That happens if the run is too short or too noisy, was killed,
+    or did not record what the limit is about.
 
     Without --budget, prints a budget that this run passes. Save and edit it.
 

@@ -226,13 +226,10 @@ def starter_budget(run: ComparedRun, path: Path) -> str:
         f"# Limits that {shown} holds, with room for noise. Edit them, and then:",
         "#   feedline check RUN --budget budget.toml",
         "# docs/jobs/ci.md lists all keys.",
-        "",
-        "[at_least]",
-        *_at_least(figures),
-        "",
-        "[at_most]",
-        *_at_most(figures),
     ]
+    for table, limits in (("at_least", _at_least), ("at_most", _at_most)):
+        if held := list(limits(figures)):
+            lines += ["", f"[{table}]", *held]
     (severe,) = check_budget(Budget(severity=Severity.HIGH.value), run, [], {})
     if severe.outcome == LimitOutcome.PASSED:
         lines += ["", "[findings]", 'none_of_severity = "high"']

@@ -109,8 +109,10 @@ def write(
 def _place(result: CheckedLimit, run: ComparedRun) -> tuple[str, str]:
     """Return the file and line that a result is about; "" if unknown.
 
-    That is where the loader is made, or else the script.
+    That is where to change the program, or else where the loader is made, or else the script.
     """
+    if place := _FILE_AND_LINE.match(result.place):
+        return place["file"], place["line"]
     for loader in run.report.loaders if result.about == "input" else ():
         if loader.role == "training" and (
             place := _FILE_AND_LINE.match(str(loader.settings.get("made_at", "")))

@@ -37,7 +37,7 @@ class CompareCommand:
 
     MODULE:NAME is an object in a module that Python can import from the current folder. Default
     transforms: RandomResizedCrop(224), RandomHorizontalFlip, ToTensor, Normalize. With --model, the
-    result also says which loader keeps this model busy.
+    result also says what rate this model gets.
 
     Examples:
         feedline compare --data photos

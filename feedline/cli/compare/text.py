@@ -19,6 +19,9 @@ from feedline.analysis.report.figures.axis import percent, tag
 from feedline.analysis.text import formatting
 from feedline.analysis.text.formatting import BLANK, Scale, number, seconds
 from feedline.pipelines.compare.comparison_result import (
+    MAX_GPU_OTHERS,
+    MIN_INTERVAL_ROUNDS,
+    MIN_ROUNDS,
     Comparison,
     LoaderRow,
     median_interval,
@@ -112,7 +115,8 @@ def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]
 def _rate_table(comparison: Comparison) -> Table:
     """Return samples/s and their cost; the fastest first, with its place."""
     fed = ["model gets"] if comparison.compute is not None else []
-    heads = ("loader", "place", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *fed)
+    spread = f"({_spread_name(comparison, '95 %', 'range')})"
+    heads = ("loader", "place", "samples/s", spread, "CPU ms", "cores", "1st batch", *fed)
     rows = [
         (
             row.name,
@@ -133,6 +137,12 @@ def _rate_table(comparison: Comparison) -> Table:
         cpu, cores = f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}"
         rows.append(("the model alone", "", number(1 / step.step_s), "", cpu, cores, "", ""))
     return _figures("Loaders", rows, heads)
+
+
+def _spread_name(comparison: Comparison, interval: str, spread: str) -> str:
+    """Return what the two figures beside a median are: its interval, or of few rounds their range."""
+    rounds = len(comparison.measured[0].parts)
+    return interval if rounds >= MIN_INTERVAL_ROUNDS else spread
 
 
 def _between(low: float, high: float) -> str:
@@ -211,6 +221,11 @@ def _operation_remarks(differences: Sequence[LibraryDifference]) -> Iterable[str
 def _remarks(comparison: Comparison) -> Iterable[str]:
     """Return the remarks below the tables: on loaders, the model, and operations."""
     yield from _loader_remarks(comparison.rows)
+    if (comparison.gpu_others or 0.0) > MAX_GPU_OTHERS:
+        yield (
+            f"the GPU: other programs keep it busy {formatting.percent(comparison.gpu_others)} of "
+            f"the time, so the loaders' GPU time is unknown"
+        )
     if comparison.compute_why:
         yield f"the model: not measured: {comparison.compute_why}"
     if comparison.operations_why:
@@ -256,13 +271,22 @@ def render(comparison: Comparison) -> str:
         colors=_COLORS,
         blank=formatting.BLANK,
         interval=median_interval,
+        spread=_spread_name(comparison, "95 % interval", "range of the rounds") if rows else "",
+        places=_how_placed(len(rows[0].parts)) if rows else "",
     )
+
+
+def _how_placed(rounds: int) -> str:
+    """Say when loaders share a place."""
+    apart = "unless their intervals lie apart and one is more than 10 % faster in a significant "
+    few = "unless one is more than 10 % faster in each round than the other in any"
+    return f"{apart}majority of rounds (sign test)" if rounds >= MIN_ROUNDS else few
 
 
 def _rate_figure(rows: list[LoaderRow], comparison: Comparison) -> Markup | None:
     """Draw samples/s by loader.
 
-    A bar is the median, a line its 95 % interval; the model's own speed is a line across all.
+    A bar is the median, a line its interval; the model's own speed is a line across all.
     """
     shown = [row for row in rows if not row.is_upper_bound]
     if not shown:

@@ -10,7 +10,7 @@ from feedline.cli.options import add_output, rank_counts, refuse_twice
 from feedline.cli.outputs import check_files, console_for, save
 from feedline.cli.parser import Command, Parser, overview
 from feedline.cli.runs import run_path
-from feedline.profiler.errors import ScriptError
+from feedline.profiler.errors import NotJudged, ScriptError
 
 if TYPE_CHECKING:
     from feedline.analysis.convergence.advisor import Advised
@@ -23,9 +23,10 @@ class _AdviseCommand:
     """Find out why a larger batch lowered the accuracy, and what to try first.
 
     Compares the runs with the one that has the smallest batch. Says whether accuracy was lost to too
-    few updates, stale BatchNorm statistics, worse generalization or instability. Runs of equal batch
-    size (samples per update, of all ranks) are treated as repetitions with different seeds. Losses
-    are recorded by themselves, other metrics with feedline.metric(NAME, VALUE).
+    few updates, stale BatchNorm statistics, worse generalization, instability or a mistake in the
+    setup. Runs of equal batch size (samples per update, of all ranks) are treated as repetitions
+    with different seeds. Losses are recorded automatically, other metrics by
+    feedline.metric(NAME, VALUE).
 
     With --target, also prints the time to reach this value, by number of ranks. To predict numbers of
     ranks that were not run, give runs with at least two different numbers of ranks.
@@ -64,11 +65,10 @@ class _AdviseCommand:
         if args.ranks and args.target is None:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
         from feedline.analysis.convergence.advisor import advise
-        from feedline.analysis.convergence.read_training import read
         from feedline.analysis.report import document_text
         from feedline.cli.converge.text import document_of
 
-        runs = [read(path) for path in args.runs]
+        runs = [_read(path) for path in args.runs]
         advised = advise(runs)
         times = None
         if args.target:
@@ -99,6 +99,28 @@ class ConvergeCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         raise AssertionError("one of its commands is run")
+
+
+def _read(path: Path) -> "TrainingRecord":
+    """Read a run that came to its end, was interrupted, or goes on.
+
+    Raises:
+        NotJudged: it failed or was killed, and not because its loss exploded.
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several
+            trainings.
+    """
+    from feedline.analysis.convergence import checks
+    from feedline.analysis.convergence.read_training import of_run
+    from feedline.analysis.explain.run_facts import failure_of
+    from feedline.profiler.store.trainings import open_run, require_one_training
+
+    run = require_one_training(open_run(path))
+    recorded = of_run(run)
+    failed = next(filter(None, (failure_of(rank.manifest) for rank in run.ranks.values())), "")
+    diverged = any(found.rule_id in checks.DIVERGED for found in checks.run_checks(recorded))
+    if failed and not diverged:
+        raise NotJudged(f"no advice can be given from {path}: the training {failed}")
+    return recorded
 
 
 def _parse_target(text: str) -> tuple[str, float]:

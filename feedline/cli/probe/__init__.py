@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.pipelines.probes.probe_rounds import Subject
 
+_OF_STEPS = {"compute", "sweep"}  # parts that train the model
+
 
 class ProbeCommand:
     """Measure how fast each part of this machine is by itself.
 
-    Uses your own files, transforms and model. Without --data or --model, what needs them is left
-    out. Measures:
+    Uses your own files, transforms and model. Without --data or --model, their
+    parts are left out. Measures:
       read, decode, augment   each stage of making a sample
       transport               moving batches between processes
       copy                    copying batches to the device
@@ -66,6 +68,8 @@ class ProbeCommand:
 
         console = Console(quiet=args.quiet)
         measured = []
+        with progress_bar(args.quiet, "reading the files"):
+            subject, notes = _subject_of(args)
         expected = [
             probes.expected_s(part, bool(args.data), bool(args.model), args.quick)
             for part in args.parts
@@ -73,8 +77,7 @@ class ProbeCommand:
         if not args.quiet:
             say(_beforehand(args, sum(expected)))
         left = Remaining(len(args.parts), expected=expected)
-        with progress_bar(args.quiet, "reading the files") as tell:
-            subject, notes = _subject_of(args)
+        with progress_bar(args.quiet, "probing") as tell:
             for number, part in enumerate(args.parts):
                 progress = partial(_progress, tell, left, number, len(args.parts))
                 progress(part)
@@ -126,12 +129,13 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
 
     Raises:
         DataError: no image in the folder can be used. UserCodeError: the transforms or the model
-            cannot be had.
+            cannot be had, or a part that trains the model cannot train it.
     """
     import torch
 
     from feedline.pipelines import photos, user_modules
     from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
+    from feedline.pipelines.probes.training_step import try_model
     from feedline.pipelines.translate.recipe import read_recipe
 
     plan = ProbePlan.quick() if args.quick else ProbePlan()
@@ -152,4 +156,7 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
         else []
     )
     folder = args.data or Path.cwd()
-    return Subject(data, transform, recipe, model, args.batch_size, device, folder, plan), notes
+    subject = Subject(data, transform, recipe, model, args.batch_size, device, folder, plan)
+    if not _OF_STEPS.isdisjoint(args.parts):
+        try_model(subject)
+    return subject, notes

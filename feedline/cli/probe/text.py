@@ -28,6 +28,7 @@ _WHY_ENDED = {
     "memory": "a larger batch does not fit into memory",
     "saturation": "two doublings gained less than 3 % in a first look",
     "time": "a larger step takes too long to measure",
+    "error": "a larger batch raises an error",
 }
 
 
@@ -160,12 +161,13 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     left_out = f" ({', '.join(missing)} not measured)" if missing else ""
     rate = cores / total
     loads = "load" if cores != 1 else "loads"
+    at_most = "at most " if missing else ""
     yield (
-        f"{counted(cores, 'core')} {loads} about {number(rate)} samples/s: with ImageFolder and "
-        f"DataLoader, a sample costs "
+        f"{counted(cores, 'core')} {loads} {at_most}about {number(rate)} samples/s: with "
+        f"ImageFolder and DataLoader, a sample costs "
         f"{seconds(total)} of CPU time{left_out}, {seconds(stages[costliest])} of it to {costliest}"
     )
-    yield from _model(known.get("compute/model"), cores, total, rate)
+    yield from _model(known.get("compute/model"), cores, total, at_most)
     yield from _instead(known, costliest, stages[costliest])
     reading = [ceiling for ceiling in known.values() if ceiling.part == "read"]
     cold = max(
@@ -183,17 +185,26 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
         )
 
 
-def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> Iterator[str]:
-    """Compare with the model: on the same cores, or on a device of its own."""
+def _model(model: Ceiling | None, cores: float, total: float, at_most: str) -> Iterator[str]:
+    """Compare with the model: on the same cores, or on a device of its own.
+
+    Args:
+        model: its ceiling.
+        cores: number of CPUs.
+        total: CPU seconds to make a sample.
+        at_most: "at most " if parts of the input are missing in it: then only the input can be
+            said to be the limit.
+    """
     if model is None or not model.value:
         return
     if str(model.settings.get("device", "cpu")) == "cpu" and model.cpu_s:
-        larger = "the model" if model.cpu_s > total else "the input"
+        larger = "the input" if model.cpu_s <= total else "" if at_most else "the model"
         both = number(cores / (total + model.cpu_s))
         need = f"The model needs {seconds(model.cpu_s)} of CPU time per sample on the same cores"
-        yield f"{need}: together about {both} samples/s, and {larger} takes the larger share"
-    else:
-        limit = "input" if rate < model.value else "model"
+        takes = f", and {larger} takes the larger share" if larger else ""
+        yield f"{need}: together {at_most}about {both} samples/s{takes}"
+    elif cores / total < model.value or not at_most:
+        limit = "input" if cores / total < model.value else "model"
         yield (
             f"The model alone reaches {number(model.value)} samples/s, so the {limit} limits "
             f"this training"
@@ -217,9 +228,13 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
         return
     best = min(ways, key=lambda name: ways[name])
     if cost > _MIN_SPEEDUP * ways[best]:
+        # the user's own transform does that too
+        less = " without converting and normalizing" * (
+            known[best].settings.get("finishes") is False
+        )
         yield (
-            f"{best.removeprefix(_ALTERNATIVES[part])} {part}s in {seconds(ways[best])} (whole "
-            f"loaders: `feedline compare --data FOLDER`)"
+            f"{best.removeprefix(_ALTERNATIVES[part])} {part}s in {seconds(ways[best])}{less} "
+            f"(whole loaders: `feedline compare --data FOLDER`)"
         )
 
 
@@ -234,7 +249,8 @@ def _batch_size(sweep: Ceiling) -> str:
     near = [rate >= _NEAR_BEST * max(rates) for rate in rates]
     knee = batches[near.index(True)]
     if knee == largest:
-        larger = "" if settings["stopped"] == "memory" else ": a larger one may be faster"
+        ends = settings["stopped"] in ("memory", "error")
+        larger = "" if ends else ": a larger one may be faster"
         return f"Batch size: throughput was best at {tried}{larger}"
     if best == largest:
         return f"Batch size: {knee:,} is within 5 % of the best, which was at {tried}"

@@ -125,28 +125,29 @@ _STEPS = ("compacting records", "reading records", "writing the report", "writin
 
 
 class ReportCommand:
-    """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
+    """Show a run's report as text, Markdown, JSON, HTML or a Perfetto trace.
 
     Works for finished, killed and live runs. Prints the report, and writes report.html, report.json
     and trace.json.gz into the run folder. With -o or --html, only that file is written. With
-    --format, none is. -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all processes.
+    --format, none is. -o out.speedscope.json or -o out.collapsed writes the sampled stacks of all
+    processes.
 
-    If a command started several trainings, feedline shows an overview. For the report of one of
+    If a command started several trainings, feedline shows an overview. For one of
     them, give:
-      RUN/training-N  if each process made one (training-0: that of the script's own process)
-      RUN/parts/N     if one process made several, one after another (or RUN --part N)
+      RUN/training-N  one per process (training-0: the script's own process)
+      RUN/parts/N     several in one process, one after another (or RUN --part N)
 
     A file written with -o contains the overview and all reports.
 
-    For a folder that `feedline attach -o` wrote, prints what attach printed.
+    For a folder of `feedline attach -o`, reprints it without source.
 
-    A plain report compares ranks, too. Use --by-rank if a run has hundreds of ranks, one folder per
-    node, or an address that fsspec can open (s3://...). It reads ranks in parallel, and shows which
-    rank the others wait for, and how long. It names missing, restarted and killed ranks.
+    A plain report compares ranks, too. Use --by-rank for hundreds of ranks, one folder per node, or
+    folders at an fsspec address (s3://...). It reads ranks in parallel, and shows which rank the
+    others wait for, and how long. It names missing, restarted and killed ranks.
 
     Examples:
         feedline report
-        feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
+        feedline report runs/train-1121-0943 -o report.html    # or .md, .json, .txt, .trace.json.gz
         feedline report --by-rank /nodes/0/run /nodes/1/run
     """
 
@@ -245,7 +246,7 @@ def _add_shown(group: argparse._ActionsContainer) -> None:
         "--part",
         type=int,
         metavar="N",
-        help="same as RUN/parts/N: the Nth training of one process",
+        help="the Nth training of one process, as RUN/parts/N",
     )
     group.add_argument(
         "--ceilings",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.outputs import save
 from feedline.profiler import masks
-from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
+from feedline.profiler.errors import DataError, FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned
 from feedline.profiler.printable import say
 
@@ -80,6 +80,11 @@ def report_process(
             f"{args.output}: {path} was made of traces, so open those: no other can be drawn of it"
         )
     windows = read_windows(run) if _draws_trace(args, number) and not of_traces else None
+    if missing := [file for file in args.ceilings or () if not file.exists()]:
+        raise DataError(
+            f"--ceilings: {missing[0]} not found: create it with `feedline probe -o "
+            f"{missing[0].name}`"
+        )
     ceilings = ceilings_of(path, args.ceilings)
     network = _network_hints(args.link_bandwidth, args.nccl_log)
     parts = of_process(run, number)

@@ -28,12 +28,15 @@ _MAX_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 class ScaleCommand:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
-    After `--`, give the training script and its arguments. feedline runs it under torchrun, once
-    for each number of ranks, so keep it short. OMP_NUM_THREADS is 1 unless you set it. Instead of a
-    script, you can give existing runs or measured throughputs.
+    After `--`, give the training script and its arguments. feedline runs it under torchrun for each
+    number of ranks: keep it short. OMP_NUM_THREADS is 1 unless you set it. Instead of a script, you
+    can give existing runs or measured throughputs.
+
+    These runs can overwrite your files. In the training's arguments, feedline replaces {out} with a
+    new folder for each run, which it removes afterwards. FEEDLINE_OUT has its path, too.
 
     Examples:
-        feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
+        feedline scale --ranks 1,2,4 --predict 8 -- train.py --output-dir {out}
         feedline scale runs/one runs/two runs/four-node0 runs/four-node1 --predict 8,16
         feedline scale --throughput 1=67758,2=142704,4=235271 --predict 8
     """
@@ -78,15 +81,15 @@ class ScaleCommand:
             "--noise-scale",
             type=_noise_scale,
             metavar="SAMPLES",
-            help="critical batch size that `feedline converge advise` printed: also compares the time "
-            "to the same accuracy, by number of ranks",
+            help="critical batch size of `feedline converge advise`, to also compare the time to equal "
+            "accuracy by ranks",
         )
         predicting.add_argument(
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="updates that even a very large batch needs for that accuracy: shows these times in "
-            "seconds instead of ratios",
+            help="updates that even a very large batch needs: gives the times of --noise-scale in "
+            "seconds, not ratios",
         )
         add_output(
             parser,
@@ -127,7 +130,10 @@ def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
     )
     with unfinished.resumable(new, named=args.output is not None):
         runs, ended = _record_ranks(folder, args.ranks, args.program, unfinished, args.quiet)
-        code = _show_study(from_runs(runs), args, folder)
+        measured = from_runs(runs)
+        if ended:
+            measured = measured._replace(failed=args.ranks[len(runs)])
+        code = _show_study(measured, args, folder)
     return ended or code
 
 
@@ -145,7 +151,7 @@ def _record_ranks(
     Args:
         folder: for the runs.
         ranks: numbers of ranks.
-        program: script or ``-m module``, and its arguments.
+        program: script or ``-m module``, and its arguments with {out}.
         unfinished: the runs that need not be recorded again.
         quiet: whether to print nothing.
 
@@ -163,7 +169,13 @@ def _record_ranks(
     recorded: list[Path] = []
     left = Remaining(len(ranks))
     if not quiet:
-        say(f"{len(ranks)} runs of the whole training, one after another")
+        several = len(ranks) > 1
+        runs = f"{len(ranks)} runs" if several else "1 run"
+        say(f"{runs} of the whole training{', one after another' if several else ''}")
+        if not any(child.OUT in word for word in program):
+            say(
+                f"it can overwrite files: {child.OUT} in its arguments is a new folder for each run"
+            )
     for number in ranks:
         run, log = folder / _run_name(number), folder / f"{_run_name(number)}.log"
         if run.name in unfinished:
@@ -176,10 +188,8 @@ def _record_ranks(
         code = _run_ranks(number, run, log, program)
         left.end()
         if code:
-            message = (
-                f"with {number} rank{'s' * (number > 1)} the training ended with exit code "
-                f"{code}; end of {log}"
-            )
+            failed = child.failure(run) or f"the training ended with exit code {code}"
+            message = f"with {number} rank{'s' * (number > 1)}, {failed}; end of {log}"
             say(f"{printable(message)}:\n{child.tail(log)}", lines=True)
             if not recorded:
                 error = ScriptError(
@@ -211,8 +221,11 @@ def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
         "--nproc-per-node",
         str(number),
     ]
-    command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]
-    return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
+    with child.out_folder() as out:
+        words = [child.fill_placeholders(word, {child.OUT: str(out)}) for word in program]
+        recorder = ["-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run)]
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "FEEDLINE_OUT": str(out)}
+        return child.run([*launcher, *recorder, *words], log, environment)
 
 
 def _usual_rank_counts() -> list[int]:
@@ -327,6 +340,7 @@ class _StudyInput(NamedTuple):
     basis: "ScalingBasis | None" = None
     late: str = ""
     refused: str = ""
+    failed: int | None = None
 
 
 def _from_table(args: argparse.Namespace) -> _StudyInput:
@@ -374,7 +388,13 @@ def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | 
     from feedline.cli.scale.text import document_of, render
 
     result = study(
-        measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused
+        measured.points,
+        args.predict,
+        measured.basis,
+        args.noise,
+        measured.late,
+        measured.refused,
+        measured.failed,
     )
     console = console_for(args)
     document_text.show(document_of(result), console)

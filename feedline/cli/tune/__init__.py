@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.ledger.finding import Refused
-    from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
+    from feedline.analysis.predict.search import Limits, Search, Searcher, Tuning
     from feedline.cli.whatif.prediction import Replayable
 
 _PAGES = (".html", ".htm")
@@ -107,8 +106,8 @@ def _tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     from feedline.analysis.predict.search import Searcher, Tuning
 
     began = time.monotonic()
-    memory = _memory_of(training)
-    limits = _limits_of(training, memory, args)
+    memory = training.memory
+    limits = _limits_of(training, args)
     epochs = 1 if training.facts.loader_made_again else training.facts.epochs
     searcher = Searcher(training.predict, training.settings, epochs, limits, memory)
     search = _search(searcher, args.quiet)
@@ -142,26 +141,7 @@ def _search(searcher: "Searcher", quiet: bool) -> "Search | Refused":
         return searcher.search()
 
 
-def _memory_of(training: "Replayable") -> "Memory":
-    """Return what a worker and a batch take, as recorded.
-
-    A worker takes at most what a process of the training took on average: pages that workers share
-    with the main process, which is the largest, count for each.
-    """
-    from feedline.analysis.predict.search import Memory
-
-    total_bytes = _gauge(training, "memory/processes_anonymous", max)
-    workers = training.facts.setting("num_workers", 0)
-    worker_bytes = (
-        total_bytes / (1 + workers)
-        if total_bytes is not None and isinstance(workers, int)
-        else None
-    )
-    loader = training.facts.loader
-    return Memory(worker_bytes, loader.batch_bytes if loader else None)
-
-
-def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
+def _limits_of(training: "Replayable", args: argparse.Namespace) -> "Limits":
     """Return the limits of the command line, or else of the machine as recorded."""
     from feedline.analysis.predict.search import Limits, recorded_settings, usual_most
 
@@ -169,32 +149,10 @@ def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespac
     cpus = args.cores or training.facts.effective_cpus
     usual = usual_most(cpus, now.get("num_workers", 0))
     workers = usual if args.max_workers is None else args.max_workers
-    available, free = _available(training), _gauge(training, "shm/free", min)
-    room = None if available is None else available + (memory.of(now) or 0.0)
-    shared = None if free is None else free + memory.shared_of(now)
+    room, shared = training.room
     return Limits(
         min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared
     )
-
-
-def _available(training: "Replayable") -> float | None:
-    """Return bytes that are left of the machine's memory, or of the control group's if fewer are."""
-    rooms = [_gauge(training, "memory/available", min)]
-    used = _gauge(training, "cgroup/memory", max)
-    limit = _gauge(training, "cgroup/memory_limit", min)
-    if used is not None and limit is not None:
-        rooms.append(max(limit - used, 0.0))
-    return min((room for room in rooms if room is not None), default=None)
-
-
-def _gauge(
-    training: "Replayable", name: str, choose: Callable[[list[float]], float]
-) -> float | None:
-    """Return a figure of a gauge of the run; None: it was not sampled."""
-    values: list[float] = next(
-        (gauge.values for gauge in training.gauges if gauge.name == name), []
-    )
-    return choose(values) if values else None
 
 
 def _flat(tuning: "Tuning") -> dict[str, object]:

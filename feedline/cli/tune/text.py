@@ -49,7 +49,7 @@ def document_of(tuning: Tuning, run: Path) -> Document:
     change = [Fields(tuple(lines))] if lines else []
     return Document(
         (
-            Headline(_conclusion(tuning.search)),
+            Headline(_conclusion(tuning.search, tuning.limits)),
             *map(Note, tuning.remarks),
             *change,
             _by_workers(tuning.search),
@@ -176,7 +176,7 @@ def _memory(limits: Limits) -> str:
     return " or ".join(parts)
 
 
-def _conclusion(search: Search) -> str:
+def _conclusion(search: Search, limits: Limits) -> str:
     """Return the advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
@@ -192,18 +192,32 @@ def _conclusion(search: Search) -> str:
             f"Keep {as_code(search.now.settings)}: no other settings within the limits "
             f"{faster}{ordered}."
         )
-    return f"Set {as_code(search.changes)}: {rate_change(search.best.predicted)}."
+    because = _why_slower(search, limits)
+    return f"Set {as_code(search.changes)}{because}: {rate_change(search.best.predicted)}."
+
+
+def _why_slower(search: Search, limits: Limits) -> str:
+    """Say which limit forbids the present settings, if the advised ones are slower; "": none does."""
+    now, best = search.now, search.best
+    if best.predicted.after >= NEAR * now.predicted.after:
+        return ""
+    if now.workers > limits.workers:
+        return ", because --max-workers allows no more"
+    if search.left_out is not None and search.left_out <= now.workers:
+        return f", because {_workers(now.workers)} may not fit into memory"
+    return ""
 
 
 def render(tuning: Tuning) -> str:
     """Render the search as a self-contained HTML file, if it found a setting."""
     tuning = printable_in(tuning)
-    assert tuning.search is not None
+    assert tuning.search is not None and tuning.limits is not None
     return page.render(
         Path(__file__).with_name("tune.html"),
         it=tuning.search,
         line=tuning.line,
-        advice=_conclusion(tuning.search),
+        advice=_conclusion(tuning.search, tuning.limits),
+        conditions=tuning.remarks,
         figure=throughput_by_workers(tuning.search),
         remarks=list(_why_not_more(tuning)),
         names=_SETTING_NAMES,

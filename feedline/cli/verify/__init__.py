@@ -2,12 +2,14 @@
 
 import argparse
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
 from feedline.cli.options import add_output, at_least, finite
 from feedline.cli.outputs import check_json, console_for, save
+from feedline.cli.parser import Parser
 from feedline.cli.runs import run_path
 from feedline.cli.settings import OVERRIDES, Value, add_settings, as_typed
 from feedline.profiler.errors import FixError, ScriptError
@@ -15,14 +17,18 @@ from feedline.profiler.masks import MASK
 
 _PAIRS, _SEEDS = 3, 3
 _EXAMPLE: dict[str, Value] = {"num_workers": 4}
+#: How parsers of command lines tell of an option that they do not know: argparse, and click.
+_UNKNOWN_OPTION = re.compile(
+    r"exit code 2\b.*(?:unrecognized arguments|No such option):? (.*)", re.S
+)
 
 
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
     Your source files are not edited. A change is accepted (exit code 0) if the training is better by
-    --margin, with 95 % confidence. It is rejected (77) if it certainly is not (large-batch fixes:
-    certainly worse), or if it makes the training fail. Otherwise, the trial is inconclusive (75).
+    --margin, with 95 % confidence. It is rejected (77) if surely below that (large-batch fixes:
+    surely worse), or if the training fails with it. Otherwise, the trial is inconclusive (75).
 
     `feedline verify RUN` alone prints the command that tests the fix of RUN's report. `feedline
     verify` alone lists all earlier trials, which runs/verify/ledger.jsonl keeps.
@@ -31,8 +37,8 @@ class VerifyCommand:
 
     Runs the training in pairs, with and without the change. A run usually takes at most 20 s, plus
     its start. Prints the measured and the predicted throughput, and a diff of the lines to change.
-    Without RUN, feedline first records the training. After Ctrl-C, the same command keeps the complete
-    runs. A new trial replaces the runs of the one before, but not its result.
+    Without RUN, feedline first records the training. After Ctrl-C, the same command keeps the
+    complete runs. A new trial replaces the runs of the one before, and the ledger stays.
 
     In the training's arguments, feedline replaces {out} with a new, empty folder for each run. The
     training can write only there, to temporary folders and caches, and to folders that --writable
@@ -41,8 +47,8 @@ class VerifyCommand:
     LARGE-BATCH FIXES: --fix NAME=VALUE, as in `feedline run`
 
     Trains to the end with several seeds, with and without the fix. A fix that replaces the optimizer
-    must also beat its control, which is trained as well: a simpler change of equal cost. feedline
-    checks that all runs process the same number of samples.
+    must also beat its control: a simpler change of equal cost, also trained. feedline checks that
+    all runs process the same number of samples.
 
     These runs can overwrite your files, so give each run its own folder. {out} is removed after the
     run, and out/{arm}-{seed} stays. In the training's arguments, feedline replaces {arm} with
@@ -82,7 +88,7 @@ class VerifyCommand:
             type=at_least(1),
             default=1,
             metavar="N",
-            help="number of ranks of each run, whatever RUN had: feedline itself starts torchrun (default: 1)",
+            help="ranks of each run (default: 1, even if RUN had more). feedline starts torchrun",
         )
         speed = parser.add_argument_group("DataLoader settings")
         speed.add_argument(
@@ -96,7 +102,7 @@ class VerifyCommand:
             "--steps",
             type=at_least(2),
             metavar="N",
-            help="steps of each run (default: until its throughput is known to 3 %%, usually at most 20 s)",
+            help="steps of each run (default: enough to know its throughput to 3 %%, usually at most 20 s)",
         )
         speed.add_argument(
             "--writable",
@@ -110,6 +116,25 @@ class VerifyCommand:
         _add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        try:
+            return self._verify(args)
+        except ScriptError as error:
+            if option := self._given_to_the_training(str(error)):
+                hint = f"{option} is an option of feedline verify: put it before --"
+                raise ScriptError(*error.args, hint) from error
+            raise
+
+    def _given_to_the_training(self, failed: str) -> str:
+        """Return the option of this command that a training failed on; empty: it did not."""
+        parser = Parser(add_help=False)
+        self.prepare_parser(parser)
+        own = {name for action in parser._actions for name in action.option_strings}
+        refused = _UNKNOWN_OPTION.search(failed)
+        words = refused[1].split() if refused else []
+        given = (word.strip("'\"").partition("=")[0] for word in words)
+        return next((name for name in given if name in own), "")
+
+    def _verify(self, args: argparse.Namespace) -> int:
         from feedline.analysis.explain.speed_trial import lines
 
         check_json(args)
@@ -212,7 +237,7 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--control",
         metavar="NAME=VALUE,...",
-        help="fixes of the control runs, or the word none (default: those that the fix defines, if any)",
+        help="fixes of the control runs, or `none` (default: what the fix defines, if any)",
     )
     seeds.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="checkpoint that each run starts from"
@@ -227,8 +252,8 @@ def _add_seeds(parser: argparse.ArgumentParser) -> None:
     seeds.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare (default: the alphabetically first of feedline.metric(NAME, VALUE) "
-        "whose name tells --better, else the evaluation loss, else the training loss)",
+        help="metric to compare (default: the alphabetically first feedline.metric whose name shows "
+        "what is better, else the evaluation loss, else the training loss)",
     )
     seeds.add_argument(
         "--better",

@@ -15,7 +15,6 @@ from pathlib import Path
 from feedline.cli.verify import write_guard
 from feedline.profiler.errors import FixError
 
-OUT = "{out}"
 _SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
 # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 _SYSTEM_FOLDERS = ("/dev", "/proc")
@@ -68,13 +67,6 @@ def check_writable(writable: Sequence[Path]) -> None:
             "before Linux 6.2): make sure that the "
             "training writes only to {out}, and add --writable /"
         )
-
-
-@contextmanager
-def out_folder() -> Iterator[Path]:
-    """Make the folder for ``{out}`` of a training that may write anywhere, removed after it."""
-    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
 from feedline.cli.settings import Value
 from feedline.cli.unfinished import Remaining, Unfinished, about, fingerprint
-from feedline.cli.verify.guard import OUT, check_writable, guard
+from feedline.cli.verify.guard import check_writable, guard
 from feedline.cli.verify.text import document_of, write_trial
 from feedline.cli.verify.tried_change import (
     NoDiff,
@@ -396,7 +396,9 @@ def _train(
     """
     run, log = plan.folder / name, plan.folder / f"{name}.log"
     with results.run_folder(run), guard(run, plan.writable) as guarded:
-        program = [child.fill_placeholders(word, {OUT: str(guarded.out)}) for word in plan.program]
+        program = [
+            child.fill_placeholders(word, {child.OUT: str(guarded.out)}) for word in plan.program
+        ]
         command = [*guarded.command, *child.recording_command(run, options, program, plan.ranks)]
         code = child.run(command, log, {**guarded.environment, **environment}, leaves_nothing=True)
     return f"exit code {code}{_hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""

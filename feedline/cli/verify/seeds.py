@@ -18,7 +18,6 @@ from feedline.analysis.report import document_text
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
 from feedline.cli.unfinished import Remaining, Unfinished, fingerprint, is_unfinished
-from feedline.cli.verify.guard import OUT, out_folder
 from feedline.cli.verify.text import document_of_seeds, write_trial
 from feedline.convergence.apply import parse_fixes
 from feedline.profiler import masks
@@ -267,9 +266,9 @@ def _branch(
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training; return and raise as ``child.run``."""
     fix = plan.arms[arm]
-    with out_folder() as out:
+    with child.out_folder() as out:
         words = {
-            OUT: str(out),
+            child.OUT: str(out),
             "{arm}": arm,
             "{seed}": str(seed),
             "{checkpoint}": str(plan.checkpoint or ""),

@@ -26,6 +26,9 @@ from feedline.profiler.files import results
 from feedline.profiler.printable import printable_in
 from feedline.profiler.record.privacy import mask_argv
 
+#: In place of a prediction for a training that runs as fast as recorded, which this one did not.
+_NOT_FOR_IT = "does not apply"
+
 
 def document_of(trial: SpeedTrial) -> Document:
     """Return a trial by pairs: the verdict, predicted beside measured, and the runs."""
@@ -146,7 +149,7 @@ def document_of_earlier(trials: Sequence[speed_trial.Trial]) -> Document:
         (
             trial.at[:10],
             trial.change,
-            _without_interval(trial.predicted),
+            _without_interval(trial.predicted) if trial.applies else _NOT_FOR_IT,
             _without_interval(trial.measured),
             trial.verdict,
         )

@@ -7,18 +7,29 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from feedline.analysis.explain.predictions import change_of
 from feedline.analysis.explain.speed_trial import Recorded, Tried
 from feedline.analysis.ledger.finding import Change, PredictedRate, Refused
+from feedline.analysis.ledger.view.loader_call import (
+    FIRST_WITH_LATER,
+    LATER_TRAINING_ARGUMENTS,
+    TRAINING_ARGUMENTS,
+    TRANSFORMERS,
+)
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.whatif.prediction import Replayable, change_of_settings
 from feedline.profiler.errors import FixError, ScriptError
+
+_Given = TypeVar("_Given")
 
 #: Fixes that can be applied, though what they give is not predicted.
 _NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
@@ -176,10 +187,6 @@ _WITHOUT_WORKERS: dict[str, Value | None] = {
 }
 #: Of transformers, which makes its loaders from arguments given elsewhere.
 _TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_THEIR_NAMES = {
-    name: f"dataloader_{name}"
-    for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
-}
 
 
 class NoDiff(Exception):
@@ -241,11 +248,8 @@ def loader_diff(
     """
     name, _, line = made_at.rpartition(":")
     path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
-    if made_by == "transformers" and settings.keys() <= _THEIR_NAMES.keys():
-        instead = (
-            f"set {as_code({_THEIR_NAMES[key]: value for key, value in settings.items()})} "
-            f"in TrainingArguments"
-        )
+    if made_by == TRANSFORMERS:
+        instead = _in_training_arguments(settings)
     if WORKER_THREADS in settings:
         raise NoDiff(_threads_in_code(settings))
     if not name or not line.isdecimal() or "***" in name:
@@ -263,6 +267,30 @@ def loader_diff(
     except NoDiff as error:
         raise NoDiff(f"{made_at} {error}: {instead}") from error
     return _unified(name, old, new)
+
+
+def _in_training_arguments(settings: Mapping[str, Value]) -> str:
+    """Say what to write where transformers make the loader."""
+    if _unknown_to_training_arguments(settings):
+        return f"override Trainer.get_train_dataloader, and set {as_code(settings)} there"
+    return f"set {as_code(_named_as_training_arguments(settings))} in TrainingArguments"
+
+
+def _named_as_training_arguments(values: Mapping[str, _Given]) -> dict[str, _Given]:
+    return {
+        TRAINING_ARGUMENTS[name]: value
+        for name, value in values.items()
+        if name in TRAINING_ARGUMENTS
+    }
+
+
+def _unknown_to_training_arguments(settings: Mapping[str, Value]) -> list[str]:
+    """Return the settings that the installed transformers cannot be given."""
+    installed: tuple[int, ...] = ()
+    with suppress(PackageNotFoundError):
+        installed = tuple(map(int, re.findall(r"\d+", version(TRANSFORMERS))[:2]))
+    missing = LATER_TRAINING_ARGUMENTS if installed < FIRST_WITH_LATER else ()
+    return [name for name in settings if name in missing or name not in TRAINING_ARGUMENTS]
 
 
 def _threads_in_code(settings: Mapping[str, Value]) -> str:
@@ -286,14 +314,19 @@ def _target(
         NoDiff: there is none, or more than one.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if made_by == "transformers":
-        if not settings.keys() <= _THEIR_NAMES.keys():
-            raise NoDiff("calls transformers, whose TrainingArguments have no such setting")
+    if made_by == TRANSFORMERS:
+        if unknown := _unknown_to_training_arguments(settings):
+            raise NoDiff(
+                f"calls transformers, whose TrainingArguments have no {' or '.join(unknown)} in "
+                f"the installed version"
+            )
         call = _only(
             [call for call in calls if _called(call) in _TRAINING_ARGUMENTS],
             "calls transformers, but this file does not create exactly one TrainingArguments",
         )
-        return _Target(call, {_THEIR_NAMES[name]: value for name, value in settings.items()})
+        without = _named_as_training_arguments(_WITHOUT_WORKERS)
+        repairs = _repairs(_Target(call, {}), settings, without)
+        return _Target(call, {**repairs, **_named_as_training_arguments(settings)})
     here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
     loaders = [
         call
@@ -305,18 +338,25 @@ def _target(
             [call for call in loaders if call.lineno == max(other.lineno for other in loaders)],
             "makes several loaders",
         )
-        target = _Target(call, settings, _POSITIONAL)
-        repairs = {
-            name: value
-            for name, value in _WITHOUT_WORKERS.items()
-            if settings.get("num_workers") == 0 and name in target.given()
-        }
+        repairs = _repairs(_Target(call, {}, _POSITIONAL), settings, _WITHOUT_WORKERS)
         return _Target(call, {**repairs, **settings}, _POSITIONAL)
     passing = [call for call in here if {word.arg for word in call.keywords} >= settings.keys()]
     return _Target(
         _only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"),
         settings,
     )
+
+
+def _repairs(
+    target: _Target, settings: Mapping[str, Value], without: Mapping[str, Value | None]
+) -> dict[str, Value | None]:
+    """Return the given arguments that are refused without workers, with the values that are not.
+
+    Raises NoDiff.
+    """
+    if settings.get("num_workers") != 0:
+        return {}
+    return {name: value for name, value in without.items() if name in target.given()}
 
 
 def _only(calls: list[ast.Call], otherwise: str) -> ast.Call:

@@ -29,8 +29,8 @@ class WhatifCommand:
 
     Simulates the DataLoader with these settings, from the recorded batches and steps. Prints
     samples/s before and after the change, with a 95 % interval, and what would limit the training
-    then. The training is not run. If the recording cannot answer, feedline says why, and which
-    command can.
+    then. The training is not run. If no prediction is possible, feedline says why, and how to get
+    one.
 
     NAME=VALUE can be:
       num_workers, prefetch_factor, in_order, persistent_workers   of the DataLoader
@@ -116,7 +116,7 @@ def _predict(args: argparse.Namespace) -> "WhatIf":
     question = replace(
         question,
         line=asked.line,
-        remarks=asked.remarks,
+        remarks=(*asked.remarks, *filter(None, [training.memory_remark(question.settings)])),
         measured_interval=training.throughput.varies,
     )
     return answer(question, training.predict, asked.change, asked.workers, asked.extremes)

@@ -1,6 +1,6 @@
 """What a prediction starts from: a run whose loader can be replayed, and the change."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Change, Factor, Refused
 from feedline.analysis.ledger.view import loader_call
 from feedline.analysis.ledger.view.cpus import crowded
-from feedline.analysis.text.formatting import seconds
+from feedline.analysis.text.formatting import seconds, size
 from feedline.cli.parser import suggestion
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from feedline.analysis.ledger.finding import Change, Refused
     from feedline.analysis.measure.model import Gauge, Throughput
     from feedline.analysis.predict.limits import Predictor
+    from feedline.analysis.predict.search import Memory
 
 #: Settings whose effect no recording holds -> why, and what would measure it.
 _UNKNOWN = {
@@ -208,6 +209,74 @@ class Replayable:
     def settings(self) -> dict[str, object]:
         """Return the settings of the training loader."""
         return self.facts.loader.settings if self.facts.loader else {}
+
+    @property
+    def memory(self) -> "Memory":
+        """Return what a worker and a batch take, as recorded.
+
+        A worker takes at most what a process of the training took on average: pages that workers
+        share with the main process, which is the largest, count for each.
+        """
+        from feedline.analysis.predict.search import Memory
+
+        total_bytes = self._gauge("memory/processes_anonymous", max)
+        workers = self.facts.setting("num_workers", 0)
+        worker_bytes = (
+            total_bytes / (1 + workers)
+            if total_bytes is not None and isinstance(workers, int)
+            else None
+        )
+        return Memory(worker_bytes, self.facts.loader.batch_bytes if self.facts.loader else None)
+
+    @property
+    def room(self) -> tuple[float | None, float | None]:
+        """Return the memory, and of it /dev/shm, that workers and their batches may take, B.
+
+        That is what was free, and what those of the recording took. None: not recorded.
+        """
+        from feedline.analysis.predict.search import recorded_settings
+
+        memory, now = self.memory, recorded_settings(self.settings)
+        available, free = self._available(), self._gauge("shm/free", min)
+        return (
+            None if available is None else available + (memory.of(now) or 0.0),
+            None if free is None else free + memory.shared_of(now),
+        )
+
+    def memory_remark(self, changed: Mapping[str, Value]) -> str:
+        """Say that workers and batches with these settings may not fit into memory; "": they may."""
+        from feedline.analysis.predict.search import recorded_settings
+
+        loader = {name: value for name, value in changed.items() if isinstance(value, int)}
+        settings, (room, shared) = {**recorded_settings(self.settings), **loader}, self.room
+        takes, batches = self.memory.of(settings), self.memory.shared_of(settings)
+        if room is not None and takes is not None and takes > room:
+            return (
+                f"Its workers and their batches may take {size(takes)} of memory, and only "
+                f"{size(room)} were free for them."
+            )
+        if shared is not None and batches > shared:
+            return (
+                f"Its batches may take {size(batches)} of /dev/shm, and only "
+                f"{size(shared)} were free for them."
+            )
+        return ""
+
+    def _available(self) -> float | None:
+        """Return bytes left of the machine's memory, or of the control group's if fewer are."""
+        rooms = [self._gauge("memory/available", min)]
+        used = self._gauge("cgroup/memory", max)
+        limit = self._gauge("cgroup/memory_limit", min)
+        if used is not None and limit is not None:
+            rooms.append(max(limit - used, 0.0))
+        return min((room for room in rooms if room is not None), default=None)
+
+    def _gauge(self, name: str, choose: Callable[[list[float]], float]) -> float | None:
+        """Return a figure of a gauge of the run; None: it was not sampled."""
+        values: list[float] = next(
+            (gauge.values for gauge in self.gauges if gauge.name == name), []
+        )
+        return choose(values) if values else None
 
     def change_of_fix(self, rule_id: str) -> "Change | Refused":
         """Return what the fix of a finding changes.

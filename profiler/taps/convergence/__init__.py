@@ -23,7 +23,7 @@ from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
 from feedline.profiler.taps.convergence.sample_count import SampleCount
-from feedline.profiler.taps.convergence.training_setup import TrainingSetup, rows_of
+from feedline.profiler.taps.convergence.training_setup import TrainingSetup, parts_of, rows_of
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import OpenSteps
 from feedline.profiler.torch_internals import below_user_modes, hide_from_dynamo, in_backward
@@ -460,7 +460,7 @@ def _captures(value: Any) -> bool:
 
 def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
     """Return the first tensor in a model's input that has rows."""
-    for value in (*args, *kwargs.values()):
+    for value in parts_of(args, kwargs):
         if isinstance(value, torch.Tensor) and value.dim():
             return value
     return None

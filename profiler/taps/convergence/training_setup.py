@@ -32,7 +32,7 @@ noise_scale_reason  the same as an identifier, where something depends on it (me
 import functools
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,12 +161,21 @@ def rows_of(tensor: torch.Tensor) -> int:
         return 0
 
 
+def parts_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what a model is given; of a batch that is a dictionary, its values."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Mapping):
+            yield from value.values()
+        else:
+            yield value
+
+
 def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """Return the rows of the first tensor in a model's input.
 
     Of a list of tensors, such as images of different sizes, it is its length.
     """
-    for value in (*args, *kwargs.values()):
+    for value in parts_of(args, kwargs):
         if isinstance(value, torch.Tensor) and value.dim():
             return rows_of(value)
         if (

@@ -19,11 +19,12 @@ from typing import Any
 
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
+from feedline.profiler.errors import SKIPPED_FILE_SUFFIX
 from feedline.profiler.events import Stage
 from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.taps.operations.span import Size, Unbound, spanned
-from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
+from feedline.profiler.taps.patch import Patches
 
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 

@@ -11,12 +11,13 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from feedline.profiler import clock
+from feedline.profiler.errors import SKIPPED_FILE_SUFFIX
 from feedline.profiler.events import Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
+from feedline.profiler.taps.patch import skip_in_warnings
 
 # a result -> (nbytes, extra), as the stage says in events.py
 Size = Callable[[Any], tuple[int, int]]

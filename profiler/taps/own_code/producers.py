@@ -21,12 +21,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from feedline import profiler
 from feedline.profiler import clock
+from feedline.profiler.errors import SKIPPED_FILE_SUFFIX
 from feedline.profiler.events import Stage
 from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.own_code.python_calls import Calls, Stopwatch
-from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX
 from feedline.profiler.taps.source_names import name_of
 from feedline.profiler.torch_internals import NoFunctionModes
 

@@ -60,6 +60,21 @@ def test_no_file_is_ever_replaced(tmp_path):
     assert names(tmp_path) == ["rank0-3.2.json.gz", "rank0-3.3.json.gz", "rank0-3.json.gz"]
 
 
+def test_two_processes_that_write_at_once_as_the_same_rank_replace_nothing(tmp_path):
+    class Slow:
+        step_num = 3
+
+        def export_chrome_trace(self, path):
+            profiled(feedline.on_trace_ready(tmp_path))  # meanwhile, by the other one
+            Path(path).write_text("slow")
+
+    feedline.on_trace_ready(tmp_path)(Slow())
+
+    assert names(tmp_path) == ["rank0-3.2.json.gz", "rank0-3.json.gz"]
+    assert (tmp_path / "rank0-3.json.gz").read_text() == "slow"
+    assert "aten::sum" in read_kineto(str(tmp_path / "rank0-3.2.json.gz")).names
+
+
 def test_the_next_command_is_said_once(tmp_path, capfd):
     profiled(feedline.on_trace_ready(tmp_path), repeat=2)
 
