@@ -15,13 +15,13 @@ import torch
 from torchvision import models, transforms
 from twins import machine, table, write_json
 
-from feedline.pipelines.compare import choice, loader_timing
+from feedline.pipelines.compare import loader_timing, side_by_side
 from feedline.pipelines.compare.comparison_result import Compute, LoaderRow
-from feedline.pipelines.compare.loader_timing import fill_page_cache
 from feedline.pipelines.compare.side_by_side import (
     ComparisonPlan,
     ComparisonRun,
     _check_epochs,
+    _fill_page_cache,
     _run_rounds,
 )
 from feedline.pipelines.loaders import LOADERS
@@ -70,7 +70,7 @@ def with_cores(
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:
-        fill_page_cache(task.photos)
+        _fill_page_cache(task.photos)
         _check_epochs(contest, running)
         _run_rounds(contest, running)
         return rows
@@ -88,7 +88,7 @@ def cells(
             made.append([str(cores), row.name, row.why, *[""] * (1 + len(computes))])
             continue
         fed = [
-            choice.predict_training_rate(row, compute, cores, device)
+            side_by_side._predict_training_rate(row, compute, cores, device)
             for compute in computes.values()
         ]
         gets = [f"{one.samples_per_s:,.0f} ({one.limit})" for one in fed]

@@ -7,7 +7,6 @@ from feedline.pipelines.compare.comparison_result import (
     MIN_ROUNDS,
     Compute,
     LoaderRow,
-    TrainingRate,
     faster_loaders,
     lies_above,
     median_interval,
@@ -15,37 +14,6 @@ from feedline.pipelines.compare.comparison_result import (
 
 _MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
 _REFERENCE = "pillow-v1"
-
-
-def predict_training_rate(
-    row: LoaderRow, compute: Compute, cores: float, device: str
-) -> TrainingRate:
-    """Predict samples/s of a training with this loader: the lowest of three limits.
-
-    - loader: what the loader gave when nothing else ran.
-    - compute: one step after the other in the main thread: receiving a sample, then computing with
-      it; and the loader's time on the GPU.
-    - cores: the CPU seconds of loading and computing a sample, shared out over the cores.
-    """
-    gpu_s = (row.gpu_s or 0.0) if device != "cpu" else 0.0
-
-    def limited(rate: float, cpu_s: float, main_s: float) -> dict[str, float]:
-        return {
-            "loader": rate,
-            "compute": 1 / (compute.step_s + main_s + gpu_s),
-            "cores": cores / (cpu_s + compute.cpu_s),
-        }
-
-    limits = limited(row.samples_per_s, row.cpu_s, row.main_s)
-    limit = min(limits, key=lambda name: limits[name])
-    (slow, fast), (cpu_low, cpu_high), (main_low, main_high) = (
-        median_interval(each) for each in (row.rates, row.cpu_each, row.main_each)
-    )
-    ends = (
-        min(limited(slow, cpu_high, main_high).values()),
-        min(limited(fast, cpu_low, main_low).values()),
-    )
-    return TrainingRate(limits[limit], limit, limits, *ends)
 
 
 @dataclass(frozen=True)

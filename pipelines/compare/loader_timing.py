@@ -6,17 +6,15 @@ import random
 import resource
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from feedline.pipelines.compare.comparison_result import Compute, Epoch, EpochPart, StageCosts
+from feedline.pipelines.compare.comparison_result import Compute, EpochPart, StageCosts
 from feedline.pipelines.loaders import pillow_loaders
 from feedline.pipelines.loaders.image_samples import ImageSamples
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoader
@@ -32,10 +30,10 @@ from feedline.pipelines.probes.probe_rounds import (
     measure_in_turns,
     on_one_core,
 )
-from feedline.pipelines.probes.read_speed import cached_share, evict, filesystem
+from feedline.pipelines.probes.read_speed import cached_share, filesystem
 from feedline.pipelines.probes.training_step import Step
 from feedline.pipelines.random_states import OwnRandomState
-from feedline.profiler.errors import DataError, FeedlineError, UserCodeError
+from feedline.profiler.errors import FeedlineError, UserCodeError
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.processes import descendants
 
@@ -43,17 +41,12 @@ from feedline.profiler.samplers.processes import descendants
 AHEAD_PER_WORKER = 3
 #: Share of the files from which on they count as cached; as little as is left, as not cached.
 MOSTLY = 0.9
-# of a repeated dataset: a list of that many paths takes some 20 MB in each worker
-_MAX_SAMPLES = 200_000
-_MAX_NAMED = 5  # samples named as wrong
 _STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
 _TIMED_SAMPLES = 64
 _WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
 _SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
 _FILES_ASKED_FOR = 48  # in the page cache or not
 _OWN_CACHE = ("zfs",)  # files that are read lie in a cache of its own, of which Linux knows nothing
-# pages that were read ahead and that have not arrived yet cannot be dropped
-_IN_FLIGHT_S = 0.01
 # what torch says on a GPU, of cuBLAS and on the CPU
 _OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "MemoryError")
 
@@ -92,43 +85,6 @@ def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ReadyLoader]:
         yield loader
     finally:
         loader.close()
-
-
-def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ReadyLoader]:
-    """Run an epoch, and check that every sample arrives exactly once.
-
-    Returns:
-        The epoch, and the loader, closed.
-    """
-    start = time.perf_counter()
-    seen: Counter[int] = Counter()
-    with open_loader(kind, task) as loader:
-        for batch in loader.epoch(0):
-            if len(batch.images) != len(batch.index):
-                return Epoch(
-                    sum(seen.values()),
-                    0.0,
-                    f"{len(batch.images)} images came with {len(batch.index)} labels",
-                ), loader
-            seen.update(batch.index.tolist())
-    return Epoch(
-        sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))
-    ), loader
-
-
-def _arrival_problems(seen: Counter[int], samples: int) -> str:
-    """Say which of the samples 0 to ``samples`` - 1 did not arrive exactly once."""
-    twice = sorted(index for index, times in seen.items() if times > 1)
-    never = sorted(set(range(samples)) - set(seen))
-    unknown = sorted(set(seen) - set(range(samples)))
-    groups = (("came more than once", twice), ("never came", never), ("do not exist", unknown))
-    problems = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
-    return "; ".join(problems)
-
-
-def _first(group: list[int]) -> str:
-    """Write the first few as text."""
-    return ", ".join(map(str, group[:_MAX_NAMED])) + (", ..." if len(group) > _MAX_NAMED else "")
 
 
 def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> EpochPart:
@@ -183,57 +139,11 @@ def _finished(task: LoadTask) -> None:
         torch.cuda.synchronize(task.settings.device)
 
 
-def repeat_photos(task: LoadTask, samples: float) -> LoadTask:
-    """Repeat the images, so that an epoch has at least this many samples."""
-    photos = task.photos.photos
-    times = max(1, math.ceil(min(samples, _MAX_SAMPLES) / len(photos)))
-    return replace(task, photos=replace(task.photos, photos=photos * times))
-
-
-def fill_page_cache(photos: Photos) -> None:
-    """Read every file into the page cache."""
-    for photo in photos.photos:
-        with open(photo.path, "rb", buffering=0) as file:
-            while file.read(1 << 20):
-                pass
-
-
 def share_in_page_cache(photos: Photos) -> float | None:
     """Return the share of some of the files in the page cache; None: Linux does not tell."""
     if filesystem(photos.root) in _OWN_CACHE:
         return None
     return cached_share(photo.path for photo in photos.spread(_FILES_ASKED_FOR))
-
-
-def evict_photos(photos: Photos) -> float | None:
-    """Evict every file from the page cache.
-
-    Returns:
-        The share of some of them that is left in it; None: Linux does not tell.
-
-    Raises:
-        DataError: they stay in it.
-    """
-    _drop(photos)
-    if left := share_in_page_cache(photos):
-        time.sleep(_IN_FLIGHT_S)
-        _drop(photos)
-        left = share_in_page_cache(photos)
-    if left is not None and left > 1 - MOSTLY:
-        raise DataError(
-            f"the images cannot be read cold, because {100 * left:.0f} % of them stay in the page "
-            f"cache: leave out --cold"
-        )
-    return left
-
-
-def _drop(photos: Photos) -> None:
-    for path in {photo.path for photo in photos.photos}:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            evict(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class _GpuShare:

@@ -3,7 +3,10 @@
 The images of two loaders are compared with every random parameter of the user's recipe fixed.
 """
 
+import math
 import os
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,32 +17,37 @@ from feedline.pipelines.compare import choice
 from feedline.pipelines.compare.comparison_result import (
     Comparison,
     Compute,
+    Epoch,
     LoaderRow,
     PixelDifference,
+    TrainingRate,
+    median_interval,
 )
 from feedline.pipelines.compare.loader_timing import (
     AHEAD_PER_WORKER,
     MOSTLY,
-    evict_photos,
-    fill_page_cache,
     open_loader,
-    repeat_photos,
-    run_epoch,
     run_part,
     share_in_page_cache,
     time_stages,
 )
 from feedline.pipelines.loaders import LOADERS, pillow_loaders
-from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
+from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoader
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.probes.probe_rounds import error_reason
-from feedline.pipelines.probes.read_speed import filesystem
+from feedline.pipelines.probes.read_speed import evict, filesystem
 from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
 from feedline.pipelines.translate.image_operations import Erase
 from feedline.pipelines.translate.recipe import Recipe, freeze_recipe
 from feedline.profiler import masks
 from feedline.profiler.errors import DataError, FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
+
+# pages that were read ahead and that have not arrived yet cannot be dropped
+_IN_FLIGHT_S = 0.01
+_MAX_NAMED = 5  # samples named as wrong
+# of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+_MAX_SAMPLES = 200_000
 
 _IN_MEMORY = ("tmpfs", "ramfs")
 _COMPARED_IMAGES = 48
@@ -213,7 +221,7 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
     if step is not None:
         for row in rows:
             row.feeds = (
-                choice.predict_training_rate(row, step, cores, task.settings.device)
+                _predict_training_rate(row, step, cores, task.settings.device)
                 if row.measured
                 else None
             )
@@ -255,7 +263,7 @@ def _set_page_cache(run: ComparisonRun) -> float | None:
     photos = run.task.photos
     if not run.plan.cold:
         run.tell("reading all files into the page cache")
-        fill_page_cache(photos)
+        _fill_page_cache(photos)
         return share_in_page_cache(photos)
     if (kind := filesystem(photos.root)) in _IN_MEMORY:
         raise DataError(
@@ -263,7 +271,7 @@ def _set_page_cache(run: ComparisonRun) -> float | None:
             "or leave out --cold"
         )
     run.tell("evicting all files from the page cache")
-    return evict_photos(photos)
+    return _evict_photos(photos)
 
 
 def _cache_state(cold: bool, cached: float | None) -> str:
@@ -300,7 +308,7 @@ def _check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
     for kind, row in running:
         run.tell(f"{kind.name}: one epoch")
         try:
-            row.epoch, loader = run_epoch(kind, run.task)
+            row.epoch, loader = _run_epoch(kind, run.task)
             row.missing, row.about = loader.missing, getattr(loader, "about", row.about)
         except Exception as error:
             row.why = _error_line(error)
@@ -367,7 +375,7 @@ def _run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
             try:
                 task = run.task if plan.cold else _repeated(run.task, row, plan.part_s)
                 if plan.cold:
-                    evict_photos(task.photos)
+                    _evict_photos(task.photos)
                 row.parts.append(run_part(kind, task, number + 1, plan.part_s))
             except Exception as error:
                 row.why = _error_line(error)
@@ -383,7 +391,7 @@ def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
     if row.parts:
         rate = max(rate, *row.rates)
     ahead = max(1, AHEAD_PER_WORKER * task.settings.workers)
-    return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
+    return _repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 
 def _error_line(error: Exception) -> str:
@@ -400,3 +408,117 @@ def _error_line(error: Exception) -> str:
         if lines and "DataLoader worker" in lines[0] and len(lines) > 1
         else error_reason(error)
     )
+
+
+def _repeat_photos(task: LoadTask, samples: float) -> LoadTask:
+    """Repeat the images, so that an epoch has at least this many samples."""
+    photos = task.photos.photos
+    times = max(1, math.ceil(min(samples, _MAX_SAMPLES) / len(photos)))
+    return replace(task, photos=replace(task.photos, photos=photos * times))
+
+
+def _fill_page_cache(photos: Photos) -> None:
+    """Read every file into the page cache."""
+    for photo in photos.photos:
+        with open(photo.path, "rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+
+
+def _run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ReadyLoader]:
+    """Run an epoch, and check that every sample arrives exactly once.
+
+    Returns:
+        The epoch, and the loader, closed.
+    """
+    start = time.perf_counter()
+    seen: Counter[int] = Counter()
+    with open_loader(kind, task) as loader:
+        for batch in loader.epoch(0):
+            if len(batch.images) != len(batch.index):
+                return Epoch(
+                    sum(seen.values()),
+                    0.0,
+                    f"{len(batch.images)} images came with {len(batch.index)} labels",
+                ), loader
+            seen.update(batch.index.tolist())
+    return Epoch(
+        sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))
+    ), loader
+
+
+def _arrival_problems(seen: Counter[int], samples: int) -> str:
+    """Say which of the samples 0 to ``samples`` - 1 did not arrive exactly once."""
+    twice = sorted(index for index, times in seen.items() if times > 1)
+    never = sorted(set(range(samples)) - set(seen))
+    unknown = sorted(set(seen) - set(range(samples)))
+    groups = (("came more than once", twice), ("never came", never), ("do not exist", unknown))
+    problems = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
+    return "; ".join(problems)
+
+
+def _first(group: list[int]) -> str:
+    """Write the first few as text."""
+    return ", ".join(map(str, group[:_MAX_NAMED])) + (", ..." if len(group) > _MAX_NAMED else "")
+
+
+def _evict_photos(photos: Photos) -> float | None:
+    """Evict every file from the page cache.
+
+    Returns:
+        The share of some of them that is left in it; None: Linux does not tell.
+
+    Raises:
+        DataError: they stay in it.
+    """
+    _drop(photos)
+    if left := share_in_page_cache(photos):
+        time.sleep(_IN_FLIGHT_S)
+        _drop(photos)
+        left = share_in_page_cache(photos)
+    if left is not None and left > 1 - MOSTLY:
+        raise DataError(
+            f"the images cannot be read cold, because {100 * left:.0f} % of them stay in the page "
+            f"cache: leave out --cold"
+        )
+    return left
+
+
+def _drop(photos: Photos) -> None:
+    for path in {photo.path for photo in photos.photos}:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            evict(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _predict_training_rate(
+    row: LoaderRow, compute: Compute, cores: float, device: str
+) -> TrainingRate:
+    """Predict samples/s of a training with this loader: the lowest of three limits.
+
+    - loader: what the loader gave when nothing else ran.
+    - compute: one step after the other in the main thread: receiving a sample, then computing with
+      it; and the loader's time on the GPU.
+    - cores: the CPU seconds of loading and computing a sample, shared out over the cores.
+    """
+    gpu_s = (row.gpu_s or 0.0) if device != "cpu" else 0.0
+
+    def limited(rate: float, cpu_s: float, main_s: float) -> dict[str, float]:
+        return {
+            "loader": rate,
+            "compute": 1 / (compute.step_s + main_s + gpu_s),
+            "cores": cores / (cpu_s + compute.cpu_s),
+        }
+
+    limits = limited(row.samples_per_s, row.cpu_s, row.main_s)
+    limit = min(limits, key=lambda name: limits[name])
+    (slow, fast), (cpu_low, cpu_high), (main_low, main_high) = (
+        median_interval(each) for each in (row.rates, row.cpu_each, row.main_each)
+    )
+    ends = (
+        min(limited(slow, cpu_high, main_high).values()),
+        min(limited(fast, cpu_low, main_low).values()),
+    )
+    return TrainingRate(limits[limit], limit, limits, *ends)

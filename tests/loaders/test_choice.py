@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from feedline.pipelines.compare import choice
-from feedline.pipelines.compare.choice import predict_training_rate
 from feedline.pipelines.compare.comparison_result import (
     Compute,
     Epoch,
@@ -13,6 +12,7 @@ from feedline.pipelines.compare.comparison_result import (
     LoaderRow,
     PixelDifference,
 )
+from feedline.pipelines.compare.side_by_side import _predict_training_rate
 
 
 def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> LoaderRow:
@@ -40,7 +40,7 @@ def choose(rows: list[LoaderRow], compute: Compute | None, cores: float) -> str:
 
 def fed(rows: list[LoaderRow], compute: Compute, cores: float) -> list[LoaderRow]:
     for one in rows:
-        one.feeds = predict_training_rate(one, compute, cores, "cpu")
+        one.feeds = _predict_training_rate(one, compute, cores, "cpu")
     return rows
 
 
@@ -59,7 +59,7 @@ def fed(rows: list[LoaderRow], compute: Compute, cores: float) -> list[LoaderRow
     ],
 )
 def test_the_lowest_of_three_limits_is_what_a_training_gets(loader, compute, cores, limit, rate):
-    found = predict_training_rate(loader, compute, cores, "cpu")
+    found = _predict_training_rate(loader, compute, cores, "cpu")
 
     assert found.limit == limit
     assert found.samples_per_s == pytest.approx(rate)
@@ -68,7 +68,7 @@ def test_the_lowest_of_three_limits_is_what_a_training_gets(loader, compute, cor
 def test_the_gpu_time_of_a_loader_is_taken_from_the_models():
     part = EpochPart(1000, 1.0, 0.1, 0.0, 0.1, gpu_s=1.0)
 
-    found = predict_training_rate(
+    found = _predict_training_rate(
         LoaderRow("dali-gpu", "", parts=[part]), Compute(0.001, 0.0), 8, "cuda:0"
     )
 

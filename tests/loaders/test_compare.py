@@ -312,16 +312,16 @@ def test_images_that_are_not_those_of_the_transform_are_found(task, fault):
 
 
 def test_samples_that_came_twice_or_never_are_named():
-    assert loader_timing._arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
+    assert side_by_side._arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
     assert (
-        loader_timing._arrival_problems({0: 2, 5: 1}, 3)
+        side_by_side._arrival_problems({0: 2, 5: 1}, 3)
         == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
     )
 
 
 def test_a_part_of_an_epoch_counts_the_cpu_time_of_the_workers(task):
     found = loader_timing.run_part(
-        pillow_loaders.PILLOW_V1, loader_timing.repeat_photos(task, 20 * COUNT), 0, 0.3
+        pillow_loaders.PILLOW_V1, side_by_side._repeat_photos(task, 20 * COUNT), 0, 0.3
     )
 
     assert found.samples % task.settings.batch_size == 0
@@ -423,7 +423,7 @@ def test_images_that_do_not_stay_in_the_page_cache_are_not_called_warm(task, pho
     on_a_disk(photos)
     few = replace(photos, photos=photos.photos[:10])
     # as it is after reading more files than there is memory
-    monkeypatch.setattr(side_by_side, "fill_page_cache", lambda photos: loader_timing._drop(few))
+    monkeypatch.setattr(side_by_side, "_fill_page_cache", lambda photos: side_by_side._drop(few))
 
     found = compare_loaders(ComparisonRun(task, [SYNTHETIC], QUICK))
 
@@ -433,7 +433,7 @@ def test_images_that_do_not_stay_in_the_page_cache_are_not_called_warm(task, pho
 
 def test_images_that_stay_in_the_page_cache_are_not_called_cold(photos):
     on_a_disk(photos)
-    assert loader_timing.evict_photos(photos) == 0.0
+    assert side_by_side._evict_photos(photos) == 0.0
     with ExitStack() as stack:
         for photo in photos.photos:
             file = stack.enter_context(open(photo.path, "rb"))
@@ -441,7 +441,7 @@ def test_images_that_stay_in_the_page_cache_are_not_called_cold(photos):
             assert len(mapped[:]) == photo.bytes
 
         with pytest.raises(DataError, match="because 100 % of them stay in the page cache"):
-            loader_timing.evict_photos(photos)
+            side_by_side._evict_photos(photos)
 
 
 def test_repeating_a_large_dataset_takes_the_memory_of_one_list(task):

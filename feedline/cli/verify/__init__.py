@@ -3,9 +3,14 @@
 import argparse
 import json
 import shlex
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from feedline.analysis.explain import speed_trial
+from feedline.analysis.report.document import Block, Document, Note, Table
+from feedline.analysis.text.formatting import BLANK, percent
 from feedline.cli.options import add_output, at_least, finite
 from feedline.cli.outputs import check_json, console_for, save
 from feedline.cli.runs import run_path
@@ -191,11 +196,10 @@ def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> in
     """List earlier trials."""
     from feedline.analysis.explain.speed_trial import read
     from feedline.analysis.report import document_text
-    from feedline.cli.verify.text import document_of_earlier
 
     if args.json is not None:
         save(args.json, json.dumps(entries, indent=1) + "\n")
-    document_text.show(document_of_earlier(read(entries)), console_for(args))
+    document_text.show(_document_of_earlier(read(entries)), console_for(args))
     return 0
 
 
@@ -256,3 +260,35 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "overwrite the --json file",
         default=Path("runs/verify"),
     )
+
+
+def _document_of_earlier(trials: Sequence[speed_trial.Trial]) -> Document:
+    """Return earlier trials, and how well they were predicted."""
+    rows = [
+        (
+            trial.at[:10],
+            trial.change,
+            _without_interval(trial.predicted),
+            _without_interval(trial.measured),
+            trial.verdict,
+        )
+        for trial in trials
+    ]
+    heads = ("tried", "change", "predicted", "measured", "verdict")
+    blocks: list[Block] = [Table(tuple(rows), heads, right=frozenset({2, 3}))]
+    known = [(trial.residual, trial.inside) for trial in trials if trial.residual is not None]
+    if known:
+        error = statistics.median(abs(1 - residual) for residual, _ in known)
+        inside = sum(bool(inside) for _, inside in known)
+        blocks.append(
+            Note(
+                f"Predictions were off by {percent(error)} (median); {inside} of {len(known)} "
+                f"measured gains overlap the predicted interval."
+            )
+        )
+    return Document(tuple(blocks))
+
+
+def _without_interval(gain: str) -> str:
+    """Return a gain without its interval."""
+    return gain.partition(" [")[0] or BLANK

@@ -13,10 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from feedline.cli.verify import write_guard
-from feedline.profiler.errors import FixError
 
 OUT = "{out}"
-_SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
 # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 _SYSTEM_FOLDERS = ("/dev", "/proc")
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
@@ -34,7 +32,6 @@ _CACHES = {
 }
 #: Of a run that MLflow is told to continue.
 _CONTINUED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
-_ALL_FILES = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -51,23 +48,6 @@ class _TrialGuard:
     command: list[str]
     out: Path
     environment: dict[str, str]
-
-
-def check_writable(writable: Sequence[Path]) -> None:
-    """Check that files can be protected from a trial, unless the user does not ask for it.
-
-    Raises:
-        FixError: the kernel cannot, or a folder to write to does not exist.
-    """
-    for folder in writable:
-        if not folder.exists():
-            raise FixError(f"--writable {folder}: no such folder")
-    if _ALL_FILES not in writable and write_guard.version() < _SAFE_VERSION:
-        raise FixError(
-            "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one "
-            "before Linux 6.2): make sure that the "
-            "training writes only to {out}, and add --writable /"
-        )
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,26 +26,20 @@ from feedline.analysis.explain.speed_trial import (
     identity,
 )
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Refused
+from feedline.analysis.ledger.finding import Change, Refused
 from feedline.analysis.ranks import comparison as between_ranks
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
+from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
-from feedline.cli.settings import Value
+from feedline.cli.settings import WORKER_THREADS, Value
 from feedline.cli.unfinished import Remaining, Unfinished, about, fingerprint
-from feedline.cli.verify.guard import OUT, check_writable, guard
+from feedline.cli.verify import write_guard
+from feedline.cli.verify.guard import OUT, guard
 from feedline.cli.verify.text import document_of, write_trial
-from feedline.cli.verify.tried_change import (
-    NoDiff,
-    as_assignments,
-    environment_of,
-    loader_diff,
-    settings_of,
-    tried,
-    tried_with,
-)
+from feedline.cli.verify.tried_change import NoDiff, as_assignments, loader_diff, tried, tried_with
 from feedline.cli.whatif.prediction import Replayable, replayable
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
@@ -55,6 +49,14 @@ from feedline.profiler.printable import say
 from feedline.profiler.store.manifest import OVERRIDES_HOOK
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, trainings
+
+_SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
+_ALL_FILES = Path(write_guard.EVERYTHING)
+
+#: Fixes that can be applied, though what they give is not predicted.
+_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
+    thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}
+}
 
 _UNCHANGED_RUN = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
@@ -112,7 +114,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
             training fails.
         Interrupted: Ctrl-C; the same command continues from there.
     """
-    check_writable(args.writable)
+    _check_writable(args.writable)
     program = ["--", *program] if _is_command(program) else program
     new = results.prepare(args.output, [_PATCH], force=True)  # a patch of feedline's, never another
     names = [_run_name(arm, pair) for arm, pair in _order(args.pairs)]
@@ -212,8 +214,8 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
         FixError: the change cannot be applied.
     """
     facts = training.facts
-    environment = {} if args.settings else environment_of(args.fix, training)
-    settings = args.settings or ({} if environment else settings_of(args.fix, training))
+    environment = {} if args.settings else _environment_of(args.fix, training)
+    settings = args.settings or ({} if environment else _settings_of(args.fix, training))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     steps = args.steps or _trial_steps(facts)
     _check_passes(settings, facts, steps, args.steps is not None)
@@ -487,3 +489,63 @@ def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
     )
     for line in masks.token(patch).split("\n")[:-1]:
         console.print(line.removesuffix("\r"), soft_wrap=True)
+
+
+def _environment_of(rule_id: str, training: Replayable) -> dict[str, str]:
+    """Return the environment variables that a finding's fix sets; {} if it sets none.
+
+    Raises:
+        ScriptError: the run has no finding with this id.
+        FixError: it does not apply to this training.
+    """
+    if rule_id != page_faults.RULE_ID:
+        return {}
+    training.change_of_fix(rule_id)
+    if variables := page_faults.environment(training.facts):
+        return variables
+    raise FixError(
+        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is "
+        f"already configured in the environment, "
+        "or the images are too large for this glibc or of unknown size"
+    )
+
+
+def _settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
+    """Return the settings that the fix of a finding changes.
+
+    Raises:
+        ScriptError: there is no such finding.
+        FixError: its fix is more than settings.
+    """
+    change = training.change_of_fix(rule_id)
+    if rule_id in _NOT_PREDICTED:
+        return _NOT_PREDICTED[rule_id]
+    if isinstance(change, Refused):
+        raise FixError(
+            f"feedline cannot apply the fix of {rule_id}: make the change, record the training "
+            f"again, and compare both runs (feedline diff)"
+        )
+    if change != Change(settings=change.settings):
+        raise FixError(
+            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's "
+            f"settings: make it, record the training "
+            "again, and compare both runs"
+        )
+    return change.settings
+
+
+def _check_writable(writable: Sequence[Path]) -> None:
+    """Check that files can be protected from a trial, unless the user does not ask for it.
+
+    Raises:
+        FixError: the kernel cannot, or a folder to write to does not exist.
+    """
+    for folder in writable:
+        if not folder.exists():
+            raise FixError(f"--writable {folder}: no such folder")
+    if _ALL_FILES not in writable and write_guard.version() < _SAFE_VERSION:
+        raise FixError(
+            "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one "
+            "before Linux 6.2): make sure that the "
+            "training writes only to {out}, and add --writable /"
+        )

@@ -3,7 +3,7 @@
 import datetime
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from feedline.analysis.convergence.trial import Branch, FixTrial
@@ -20,7 +20,7 @@ from feedline.analysis.report.document import (
     Table,
     Title,
 )
-from feedline.analysis.text.formatting import BLANK, number, percent, rate
+from feedline.analysis.text.formatting import BLANK, number, rate
 from feedline.cli.outputs import save
 from feedline.profiler.files import results
 from feedline.profiler.printable import printable_in
@@ -138,38 +138,6 @@ def _cells(branches: list[Branch]) -> list[str]:
         f"{statistics.median(branch.updates for branch in made):,.0f}" if made else BLANK,
         f"{statistics.median(steps):.3g}" if steps else BLANK,
     ]
-
-
-def document_of_earlier(trials: Sequence[speed_trial.Trial]) -> Document:
-    """Return earlier trials, and how well they were predicted."""
-    rows = [
-        (
-            trial.at[:10],
-            trial.change,
-            _without_interval(trial.predicted),
-            _without_interval(trial.measured),
-            trial.verdict,
-        )
-        for trial in trials
-    ]
-    heads = ("tried", "change", "predicted", "measured", "verdict")
-    blocks: list[Block] = [Table(tuple(rows), heads, right=frozenset({2, 3}))]
-    known = [(trial.residual, trial.inside) for trial in trials if trial.residual is not None]
-    if known:
-        error = statistics.median(abs(1 - residual) for residual, _ in known)
-        inside = sum(bool(inside) for _, inside in known)
-        blocks.append(
-            Note(
-                f"Predictions were off by {percent(error)} (median); {inside} of {len(known)} "
-                f"measured gains overlap the predicted interval."
-            )
-        )
-    return Document(tuple(blocks))
-
-
-def _without_interval(gain: str) -> str:
-    """Return a gain without its interval."""
-    return gain.partition(" [")[0] or BLANK
 
 
 def write_trial(

@@ -18,55 +18,7 @@ from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.whatif.prediction import Replayable, change_of_settings
-from feedline.profiler.errors import FixError, ScriptError
-
-#: Fixes that can be applied, though what they give is not predicted.
-_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
-    thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}
-}
-
-
-def settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
-    """Return the settings that the fix of a finding changes.
-
-    Raises:
-        ScriptError: there is no such finding.
-        FixError: its fix is more than settings.
-    """
-    change = training.change_of_fix(rule_id)
-    if rule_id in _NOT_PREDICTED:
-        return _NOT_PREDICTED[rule_id]
-    if isinstance(change, Refused):
-        raise FixError(
-            f"feedline cannot apply the fix of {rule_id}: make the change, record the training "
-            f"again, and compare both runs (feedline diff)"
-        )
-    if change != Change(settings=change.settings):
-        raise FixError(
-            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's "
-            f"settings: make it, record the training "
-            "again, and compare both runs"
-        )
-    return change.settings
-
-
-def environment_of(rule_id: str, training: Replayable) -> dict[str, str]:
-    """Return the environment variables that a finding's fix sets; {} if it sets none.
-
-    Raises:
-        ScriptError: the run has no finding with this id.
-        FixError: it does not apply to this training.
-    """
-    if rule_id != page_faults.RULE_ID:
-        return {}
-    training.change_of_fix(rule_id)
-    if variables := page_faults.environment(training.facts):
-        return variables
-    raise FixError(
-        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is "
-        f"already configured in the environment, "
-        "or the images are too large for this glibc or of unknown size"
-    )
+from feedline.profiler.errors import ScriptError
 
 
 def tried(

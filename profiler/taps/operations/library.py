@@ -9,6 +9,7 @@ import functools
 import gc
 import multiprocessing
 import os
+import pkgutil
 import re
 import sys
 from collections import Counter
@@ -22,8 +23,25 @@ from feedline.profiler.arrivals import arrivals
 from feedline.profiler.events import Stage
 from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import Message, ReportHook
-from feedline.profiler.taps.operations.span import Size, Unbound, spanned
+from feedline.profiler.taps.operations.span import Size, spanned
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
+
+
+class _Unbound(staticmethod):
+    """A wrapper of a built-in function.
+
+    Like the built-in, it does not become a method when a class holds it. It is pickled as "whatever
+    is there under that name", so that a worker, or a process without feedline, gets what it has
+    there.
+    """
+
+    def __init__(self, function: Callable[..., Any], place: str) -> None:
+        super().__init__(function)
+        self.place = place
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return pkgutil.resolve_name, (self.place,)
+
 
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
@@ -233,7 +251,7 @@ class Tap:
         if before is not None and getattr(before, "__func__", before).__wrapped__ is original:
             wrapper = before
         elif not isinstance(original, FunctionType):
-            wrapper = Unbound(wrapper, place)
+            wrapper = _Unbound(wrapper, place)
         self.patches.set(module, name, wrapper)
         _given[place] = wrapper
         self._functions.append((module, name, wrapper, original))

@@ -5,7 +5,6 @@ The size of a result is bytes and pixels; asking for it reads no values and copi
 
 import functools
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -125,22 +124,6 @@ def transparent(
             )
         wrapper._torchdynamo_inline = original  # torch.compile traces the original
     return functools.wraps(original)(wrapper)
-
-
-class Unbound(staticmethod):
-    """A wrapper of a built-in function.
-
-    Like the built-in, it does not become a method when a class holds it. It is pickled as "whatever
-    is there under that name", so that a worker, or a process without feedline, gets what it has
-    there.
-    """
-
-    def __init__(self, function: Callable[..., Any], place: str) -> None:
-        super().__init__(function)
-        self.place = place
-
-    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
-        return pkgutil.resolve_name, (self.place,)
 
 
 def _pixels_of(image: Any) -> int:
