@@ -27,7 +27,8 @@ from twins import table, write_json
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.buckets import cut_timeline, fit_link
+from feedline.analysis.ranks.buckets import cut_timeline
+from feedline.analysis.ranks.comparison import _fit_link
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.read_collectives import collectives_of
@@ -142,7 +143,7 @@ def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held
     )
     found = blame.blame_steps(together)
     made = cut_timeline(together, WARM_UP)
-    asked = BucketReplay(made, fit_link(made, together))
+    asked = BucketReplay(made, _fit_link(made, together))
     costs = np.stack([asked.cost(column) for column in range(len(ranks))], 1) * 1e3
     moved = (
         np.stack(

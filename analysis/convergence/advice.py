@@ -161,14 +161,6 @@ def norm_layers(run: TrainingRecord) -> dict[str, int]:
     return {str(kind): n for kind, n in norms.items() if n} if isinstance(norms, dict) else {}
 
 
-def has_norm(run: TrainingRecord) -> bool:
-    """Tell whether the model has normalization.
-
-    Unknown counts as yes, so that the advice never adds what is already there.
-    """
-    return bool(norm_layers(run)) or not isinstance(run.setup.get("norms"), dict)
-
-
 _WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
 #: Of the training at most: the longest of You and others (arXiv:1904.00962, table 4), 1/5 at a
 #: batch of 32,768.
@@ -321,8 +313,6 @@ def _rates_of(run: TrainingRecord) -> FloatArray:
 
 _GROWTH_EPOCHS = 4  # fewer have no room for three stages
 _WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
-# times as many epochs that are advised: beyond it, a smaller batch is the answer
-_AT_MOST_LONGER = 8.0
 
 
 def for_price(case: AdviceCase) -> Iterator[Advice]:
@@ -401,30 +391,6 @@ def growing_batch(case: AdviceCase) -> Iterator[Advice]:
     )
 
 
-def more_epochs(case: AdviceCase) -> Iterator[Advice]:
-    """Yield advice to train for more epochs, where a sample of this batch contributes less."""
-    inflation = _inflation(case)
-    if not inflation or inflation <= 1.05:
-        return
-    if inflation <= _AT_MOST_LONGER:
-        gain = f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates"
-    else:
-        gain = (
-            f"gets closer to the small batch's loss; reaching it needs {number(inflation)} times "
-            f"the epochs: a smaller batch is better"
-        )
-    yield advice_for(
-        case,
-        "longer",
-        f"train for {number(min(inflation, _AT_MOST_LONGER))} times the epochs",
-        f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
-        f"at this batch size, a sample contributes {share(1 / inflation)} of what it "
-        f"contributes in a batch of {number(case.base)}",
-        gain,
-        "the small batch for the same number of epochs",
-    )
-
-
 def _updates_of(stages: dict[int, int], epochs: int) -> float:
     """Return the updates with a growing batch over those with its last size."""
     ends = [*list(stages)[1:], epochs]
@@ -466,16 +432,6 @@ def _as_words(stages: dict[int, int]) -> str:
         for epoch, size in stages.items()
     ]
     return f" ({', '.join(sizes)})" if sizes else ""
-
-
-def _inflation(case: AdviceCase) -> float | None:
-    """Return the epochs at this batch over those at the reference's, for one loss.
-
-    (1 + B/Bc) / (1 + B0/Bc).
-    """
-    if not case.noise.value or case.base is None or not case.run.batch:
-        return None
-    return (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
 
 
 def _ratio_of_samples(case: AdviceCase, batch: float) -> float | None:

@@ -12,10 +12,8 @@ from feedline.analysis.convergence.advice import (
     fixes_of,
     for_price,
     growing_batch,
-    has_norm,
     is_adaptive,
     lower_rate,
-    more_epochs,
     norm_layers,
     optimizer_kinds,
     rate_fix,
@@ -23,6 +21,7 @@ from feedline.analysis.convergence.advice import (
     verdict_of,
     warmup_for,
 )
+from feedline.analysis.convergence.checks import STOPS
 from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict, classify, group_runs
 from feedline.analysis.convergence.training_record import (
     BatchPrice,
@@ -30,8 +29,11 @@ from feedline.analysis.convergence.training_record import (
     TrainingRecord,
     entries_of,
 )
-from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.text.formatting import share
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.text.formatting import number, share
+
+# times as many epochs that are advised: beyond it, a smaller batch is the answer
+_AT_MOST_LONGER = 8.0
 
 _GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
 _NOISE_SIGMA = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
@@ -71,7 +73,7 @@ def advise(runs: Sequence[TrainingRecord]) -> Advised:
     ordered = [run for group in group_runs(runs) for run in group.runs]
     checked = [(run, checks.run_checks(run)) for run in ordered]
     findings = [(run.name, finding) for run, own in checked for finding in own]
-    stopped = any(checks.stops_advice(finding) for _, finding in findings)
+    stopped = any(_stops_advice(finding) for _, finding in findings)
     verdicts = classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
     priced = target.price_batch(over, largest.batch) if largest.batch else None
@@ -134,8 +136,8 @@ def _for_deficit(case: AdviceCase) -> Iterator[Advice]:
     Longer steps come first, then more of them, then better ones.
     """
     yield from scaled_rate(case)
-    yield from more_epochs(case)
-    if not has_norm(case.run):
+    yield from _more_epochs(case)
+    if not _has_norm(case.run):
         yield advice_for(
             case,
             "normalisation",
@@ -231,7 +233,7 @@ def _optimizer(case: AdviceCase) -> Iterator[Advice]:
     adaptive = is_adaptive(case.run)
     name, control = (
         ("lamb=0.01", "adamw=0.01")
-        if adaptive or not has_norm(case.run)
+        if adaptive or not _has_norm(case.run)
         else ("lars=1", rate_fix(case)[0])
     )
     if name.partition("=")[0] in optimizer_kinds(case.run):
@@ -261,3 +263,50 @@ def _samples_of_forward(run: TrainingRecord) -> float:
     """Return samples that batch norm sees at once."""
     seen = [model["samples"] for model in entries_of(run, "batch_norms") if model.get("samples")]
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
+
+
+def _has_norm(run: TrainingRecord) -> bool:
+    """Tell whether the model has normalization.
+
+    Unknown counts as yes, so that the advice never adds what is already there.
+    """
+    return bool(norm_layers(run)) or not isinstance(run.setup.get("norms"), dict)
+
+
+def _more_epochs(case: AdviceCase) -> Iterator[Advice]:
+    """Yield advice to train for more epochs, where a sample of this batch contributes less."""
+    inflation = _inflation(case)
+    if not inflation or inflation <= 1.05:
+        return
+    if inflation <= _AT_MOST_LONGER:
+        gain = f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates"
+    else:
+        gain = (
+            f"gets closer to the small batch's loss; reaching it needs {number(inflation)} times "
+            f"the epochs: a smaller batch is better"
+        )
+    yield advice_for(
+        case,
+        "longer",
+        f"train for {number(min(inflation, _AT_MOST_LONGER))} times the epochs",
+        f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
+        f"at this batch size, a sample contributes {share(1 / inflation)} of what it "
+        f"contributes in a batch of {number(case.base)}",
+        gain,
+        "the small batch for the same number of epochs",
+    )
+
+
+def _inflation(case: AdviceCase) -> float | None:
+    """Return the epochs at this batch over those at the reference's, for one loss.
+
+    (1 + B/Bc) / (1 + B0/Bc).
+    """
+    if not case.noise.value or case.base is None or not case.run.batch:
+        return None
+    return (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
+
+
+def _stops_advice(finding: Finding) -> bool:
+    """Tell whether nothing else should be advised before this is fixed."""
+    return finding.rule_id in STOPS and finding.severity is not Severity.INFO

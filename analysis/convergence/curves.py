@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.training_record import Curve, CurvePoints
+from feedline.analysis.convergence.training_record import Curve
 from feedline.analysis.intervals import FloatArray
 
 #: Part of the samples before a point that its mean is taken over.
 TAIL = 0.1
 #: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
 _TAIL_BLOCKS = 10
-_MAX_CURVE_POINTS = 200
 
 _RISING = (
     "acc",
@@ -122,26 +121,3 @@ def running_mean(values: FloatArray, width: int) -> FloatArray:
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - width)
     return (sums[ends] - sums[starts]) / (ends - starts)
-
-
-def thinned_points(name: str, curve: Curve) -> CurvePoints:
-    """Thin a curve to at most 200 points.
-
-    Each is the mean of its neighbours' values at the last one's place. A value that is not finite
-    is left out.
-    """
-    fine = np.flatnonzero(np.isfinite(curve.values))
-    pieces = (
-        [piece for piece in np.array_split(fine, min(_MAX_CURVE_POINTS, len(fine))) if len(piece)]
-        if len(fine)
-        else []
-    )
-    return CurvePoints(
-        name,
-        [int(curve.updates[piece[-1]]) for piece in pieces],
-        [float(curve.samples[piece[-1]]) for piece in pieces],
-        [float(curve.at_s[piece[-1]]) for piece in pieces],
-        [float(curve.values[piece].mean()) for piece in pieces],
-        len(curve.values) - len(fine),
-        final_value_of(name, curve),
-    )

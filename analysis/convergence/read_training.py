@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.convergence import checks, target
-from feedline.analysis.convergence.curves import thinned_points
+from feedline.analysis.convergence.curves import final_value_of
 from feedline.analysis.convergence.target import DOUBT
 from feedline.analysis.convergence.training_record import (
     ConvergenceSummary,
     Curve,
+    CurvePoints,
     GradientNorms,
     NoiseOverTraining,
     NoiseWindow,
@@ -29,6 +30,8 @@ from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.trainings import open_run, require_one_training
+
+_MAX_CURVE_POINTS = 200
 
 _NEEDS_PARTS = Message(
     "needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT
@@ -183,7 +186,7 @@ def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
     elif scale.value is not None:
         notes.append(DOUBT)
     return ConvergenceSummary(
-        [thinned_points(name, recorded.curves[name]) for name in names],
+        [_thinned_points(name, recorded.curves[name]) for name in names],
         scale,
         priced,
         [],
@@ -452,3 +455,26 @@ def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[n
         return np.full(len(updates), np.nan)
     ordered = values[np.argsort(values["updates"], kind="stable")]
     return np.interp(updates, ordered["updates"], ordered["samples"]) * ranks
+
+
+def _thinned_points(name: str, curve: Curve) -> CurvePoints:
+    """Thin a curve to at most 200 points.
+
+    Each is the mean of its neighbours' values at the last one's place. A value that is not finite
+    is left out.
+    """
+    fine = np.flatnonzero(np.isfinite(curve.values))
+    pieces = (
+        [piece for piece in np.array_split(fine, min(_MAX_CURVE_POINTS, len(fine))) if len(piece)]
+        if len(fine)
+        else []
+    )
+    return CurvePoints(
+        name,
+        [int(curve.updates[piece[-1]]) for piece in pieces],
+        [float(curve.samples[piece[-1]]) for piece in pieces],
+        [float(curve.at_s[piece[-1]]) for piece in pieces],
+        [float(curve.values[piece].mean()) for piece in pieces],
+        len(curve.values) - len(fine),
+        final_value_of(name, curve),
+    )

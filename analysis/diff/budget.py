@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
-from feedline.analysis.diff.side import ComparedRun, interval_of
+from feedline.analysis.diff.side import ComparedRun, Measure
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.noise import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
@@ -291,7 +291,7 @@ def figures_of(run: ComparedRun) -> Iterator[tuple[str, Figure]]:
 
 def _figure(run: ComparedRun, id: str, about: str = "") -> Figure:
     measure = run.measures[id]
-    return Figure(measure.value, *interval_of(measure), measure.unit, about)
+    return Figure(measure.value, *_interval_of(measure), measure.unit, about)
 
 
 def _findings(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
@@ -467,4 +467,17 @@ def count_unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
     return sum(checked_limit.outcome == LimitOutcome.EXCEEDED for checked_limit in checked), sum(
         checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked
+    )
+
+
+def _interval_of(measure: Measure) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a quantity of one run; None: not known.
+
+    It holds what the values scatter by, and what the machine did to the run meanwhile.
+    """
+    half = half_width(measure.error, measure.drift)
+    return (
+        (max(0.0, measure.value * (1 - half)), measure.value * (1 + half))
+        if math.isfinite(half)
+        else (None, None)
     )

@@ -24,8 +24,6 @@ from feedline.analysis.diff.side import (
     OF_CODE,
     OF_STEP,
     ComparedRun,
-    of_equal_work,
-    per_sample,
     same_processes,
     with_code_of_all,
 )
@@ -81,12 +79,12 @@ def diff(
         after: one run or more.
         min_change: share by which a quantity has to change to count.
     """
-    by_sample = per_sample(before, after)
+    by_sample = _per_sample(before, after)
     runs = with_code_of_all([*before, *after])
     before, after = runs[: len(before)], runs[len(before) :]
     if by_sample:
-        before = [of_equal_work(run) for run in before]
-        after = [of_equal_work(run) for run in after]
+        before = [_of_equal_work(run) for run in before]
+        after = [_of_equal_work(run) for run in after]
     sides = Sides.of(before, after)
     quantities = _with_own_changes(sides, _judged(sides, effects_of(sides), min_change))
     result = RunDiff(
@@ -388,3 +386,23 @@ def _machine_of(sides: Sides) -> MachineChange:
         cpus_before=allowed(sides.before),
         cpus_after=allowed(sides.after),
     )
+
+
+def _per_sample(runs: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> bool:
+    """Tell whether the sides have batches of different sizes.
+
+    Their steps are different work then.
+    """
+    sizes = [run.batch for run in (*runs, *after)]
+    known = [size for size in sizes if size]
+    return len(known) == len(sizes) and max(known) > 1.01 * min(known)
+
+
+def _of_equal_work(run: ComparedRun) -> ComparedRun:
+    """Divide times of steps by the samples of a step."""
+    assert run.batch
+    divided = {
+        id: measure.divided(run.batch) if measure.group in OF_STEP else measure
+        for id, measure in run.measures.items()
+    }
+    return replace(run, measures=divided)

@@ -18,7 +18,6 @@ from feedline.analysis.measure.code_places import (
     WAIT,
 )
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.noise import half_width
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.text.formatting import called
 from feedline.profiler.events import Stage
@@ -145,19 +144,6 @@ class Measure:
         return replace(self, value=self.value / by, unseen=self.unseen / by)
 
 
-def interval_of(measure: Measure) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a quantity of one run; None: not known.
-
-    It holds what the values scatter by, and what the machine did to the run meanwhile.
-    """
-    half = half_width(measure.error, measure.drift)
-    return (
-        (max(0.0, measure.value * (1 - half)), measure.value * (1 + half))
-        if math.isfinite(half)
-        else (None, None)
-    )
-
-
 @dataclass(frozen=True)
 class ComparedRun:
     """What one run measured.
@@ -245,26 +231,6 @@ def _taken_by_others(run: ComparedRun) -> float:
     """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
-
-
-def per_sample(runs: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> bool:
-    """Tell whether the sides have batches of different sizes.
-
-    Their steps are different work then.
-    """
-    sizes = [run.batch for run in (*runs, *after)]
-    known = [size for size in sizes if size]
-    return len(known) == len(sizes) and max(known) > 1.01 * min(known)
-
-
-def of_equal_work(run: ComparedRun) -> ComparedRun:
-    """Divide times of steps by the samples of a step."""
-    assert run.batch
-    divided = {
-        id: measure.divided(run.batch) if measure.group in OF_STEP else measure
-        for id, measure in run.measures.items()
-    }
-    return replace(run, measures=divided)
 
 
 @dataclass(frozen=True)

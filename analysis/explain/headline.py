@@ -6,7 +6,6 @@ figures of each rank.
 
 import os
 
-from feedline.analysis.explain.model import FIRST_STEPS
 from feedline.analysis.measure.at_end import AtEnd, waits
 from feedline.analysis.measure.full_memory import FullMemory
 from feedline.analysis.measure.model import RunInfo
@@ -20,6 +19,8 @@ from feedline.profiler.message import Message
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.manifest import OVERRIDES_HOOK
+
+_FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 
 _FULL = "No space left on device"
 _UNKNOWN_END = AtEnd()
@@ -183,7 +184,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
             f"the {first} excluded from the means: "
             f"{' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
         )
-        notes.append(Message(said, FIRST_STEPS))
+        notes.append(Message(said, _FIRST_STEPS))
     if missing := _missing_workers(rank):
         notes.append(
             f"{counted(missing, 'worker')} left no records: they ended before the first batch, or "

@@ -5,11 +5,9 @@ They say how close the run is to them, and what their figures hold and leave out
 
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.measure.model import MIN_OTHERS
-from feedline.analysis.measure.step_model import StepSummary
-from feedline.analysis.text.formatting import counted, number, seconds, share
+from feedline.analysis.text.formatting import counted, number, share
 
 _BINDS = 0.8  # of a limit that is said to bind, at least
-_LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
 ALL_CPUS = "all_cpus"  # id of the limit
 #: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far
@@ -70,35 +68,11 @@ def sentence(
     )
 
 
-def behind(step: StepSummary) -> str:
-    """Say why no limit is named where the GPU's work does not fit into the step."""
-    work = step.gpu_work
-    assert work is not None
-    return (
-        f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need "
-        f"{seconds(work.busy_s)} of the GPU's time "
-        f"each, and the mean step took only {seconds(step.mean_s)}. Record more steps."
-    )
-
-
 def _named(roof: ThroughputBound) -> str:
     name = {"step": "the step itself", "gpu": "the GPU", "turns": "serialized loading"}.get(
         roof.id, roof.name
     )
     return f"{name} ({roof.message})"
-
-
-def without(parts: dict[str, float], whole_s: float) -> str:
-    """Return what a figure excludes, in words, so that it is not mistaken for the whole."""
-    named = [
-        f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0
-    ]
-    return (
-        f", excluding "
-        f"{' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
-        if named
-        else ""
-    )
 
 
 def cpus(cores: float, run: MeasuredRun) -> str:

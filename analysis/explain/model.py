@@ -31,8 +31,6 @@ from feedline.analysis.ranks.communication import Communication, RankParts
 MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
 REPORT_SCHEMA_VERSION = 3
 
-FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
-
 
 @dataclass(frozen=True)
 class Hook:

@@ -38,7 +38,7 @@ from feedline.analysis.explain.model import (
 from feedline.analysis.explain.next_limit import cap_at_next_limit, with_gains
 from feedline.analysis.explain.predictions import Predictions, of_recording, refused_of_traces
 from feedline.analysis.explain.roofs import roofline
-from feedline.analysis.explain.speed_trial import Trial, rejected
+from feedline.analysis.explain.speed_trial import REJECT, Trial, of_run
 from feedline.analysis.explain.verdict import of_finding, verdict, verdict_of_traces
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
@@ -334,7 +334,7 @@ def rejected_of(run: Run) -> list[Trial]:
 
     There are none if the process ran several, because trials do not say which.
     """
-    return rejected(run.path) if run.part is None else []
+    return _rejected(run.path) if run.part is None else []
 
 
 def _predictions_of(
@@ -459,3 +459,13 @@ def report_of(
     )
     with chosen as workers:
         return traced_report(run, workers)
+
+
+def _rejected(run: Path) -> list[Trial]:
+    """Return the trials whose settings were rejected, and not accepted since."""
+    last = {
+        tuple(sorted(trial.settings.items())): trial
+        for trial in sorted(of_run(run), key=lambda trial: trial.at)
+        if trial.settings
+    }
+    return [trial for trial in last.values() if trial.verdict == REJECT]

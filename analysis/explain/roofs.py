@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from feedline.analysis.explain import limit_words
-from feedline.analysis.explain.limit_words import RATE, behind, sentence
+from feedline.analysis.explain.limit_words import RATE, sentence
 from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
 from feedline.analysis.measure.feeding import together
 from feedline.analysis.measure.model import Workers
@@ -17,6 +17,8 @@ from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATT
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.text.formatting import count, counted, number, seconds, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
+
+_LEAST = 1e-3  # of a figure: less than its last digit
 
 _THIS_RUN = "this run"
 _WAITING = ("wait", "epoch_start")  # of the main process
@@ -95,7 +97,7 @@ def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[Thro
             "step",
             "step",
             batch / alone,
-            f"{seconds(alone)} {per_step}{most}{limit_words.without(parts, step.mean_s)}",
+            f"{seconds(alone)} {per_step}{most}{_without(parts, step.mean_s)}",
         )
     if step.gpu_work is not None and step.gpu_s:
         message = (
@@ -107,7 +109,7 @@ def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[Thro
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         message = (
             f"no workers: each step makes its batch, then computes on it, {seconds(both)} "
-            f"{per_step}{limit_words.without(apart, step.mean_s)}"
+            f"{per_step}{_without(apart, step.mean_s)}"
         )
         yield _roof("turns", "serialized", "turns", batch / both, message)
     for name in _MOVING:
@@ -133,7 +135,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
         processes = max(workers.processes, 1)
         each = (
             f"{seconds(busy)} per "
-            f"sample{limit_words.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+            f"sample{_without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
         )
         message = each if turns else f"{processes} worker{'s' * (processes > 1)}, {each}"
         yield _roof(
@@ -429,7 +431,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        message=behind(run.step)
+        message=_behind(run.step)
         if run.step.gpu_is_behind
         else sentence(rate, nearest, following, unit),
         sweep=_sweep(ceilings) if ceilings else None,
@@ -522,3 +524,27 @@ def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, flo
         if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)
     ]
     return sorted((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)
+
+
+def _behind(step: StepSummary) -> str:
+    """Say why no limit is named where the GPU's work does not fit into the step."""
+    work = step.gpu_work
+    assert work is not None
+    return (
+        f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need "
+        f"{seconds(work.busy_s)} of the GPU's time "
+        f"each, and the mean step took only {seconds(step.mean_s)}. Record more steps."
+    )
+
+
+def _without(parts: dict[str, float], whole_s: float) -> str:
+    """Return what a figure excludes, in words, so that it is not mistaken for the whole."""
+    named = [
+        f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0
+    ]
+    return (
+        f", excluding "
+        f"{' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
+        if named
+        else ""
+    )

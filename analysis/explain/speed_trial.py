@@ -385,13 +385,3 @@ def of_run(run: Path) -> list[Trial]:
         if own
         else []
     )
-
-
-def rejected(run: Path) -> list[Trial]:
-    """Return the trials whose settings were rejected, and not accepted since."""
-    last = {
-        tuple(sorted(trial.settings.items())): trial
-        for trial in sorted(of_run(run), key=lambda trial: trial.at)
-        if trial.settings
-    }
-    return [trial for trial in last.values() if trial.verdict == REJECT]

@@ -504,11 +504,3 @@ PER_SAMPLE: Calls = (
     SUMMED,
     SEARCHED,
 )
-
-#: What chunk_unpacked is where reads use all of the chunks that they touch.
-UNPACKED = KnownCall(
-    "unpacked",
-    "What a sample needs is unpacked each time it is read.",
-    "Store the data uncompressed, or with a faster method such as LZ4",
-    "https://github.com/mani-skill/ManiSkill/pull/1040",
-)

@@ -257,20 +257,6 @@ def interval(finding: Finding) -> str:
     return f"95 % interval {seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)}"
 
 
-#: What a roof is.
-ROOF_KINDS = (
-    "device",  # its peak over the run's FLOP per sample
-    "step",  # the step without waiting for a batch
-    "gpu",  # the GPU's work for a step
-    "turns",  # no workers: making a batch and computing on it take turns
-    "workers",  # all workers busy
-    "cores",  # all CPUs busy
-    "stage",  # one stage alone
-    "ceiling",  # measured apart: disk, transport, copy
-    "loader",  # another loader, of a comparison
-)
-
-
 @dataclass(frozen=True)
 class Factor:
     """Factors by which a stage's time is multiplied: 0 removes it, 1 leaves it as it was.

@@ -5,8 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from feedline.analysis.ledger.finding import ROOF_KINDS, Change, Finding, Refused
+from feedline.analysis.ledger.finding import Change, Finding, Refused
 from feedline.analysis.ranks.communication import Prediction
+
+#: What a roof is.
+_ROOF_KINDS = (
+    "device",  # its peak over the run's FLOP per sample
+    "step",  # the step without waiting for a batch
+    "gpu",  # the GPU's work for a step
+    "turns",  # no workers: making a batch and computing on it take turns
+    "workers",  # all workers busy
+    "cores",  # all CPUs busy
+    "stage",  # one stage alone
+    "ceiling",  # measured apart: disk, transport, copy
+    "loader",  # another loader, of a comparison
+)
 
 F = TypeVar("F")
 
@@ -20,7 +33,7 @@ AS_MUCH_CPU = frozenset({"workers", "turns"})
 LESS_TO_COMPUTE = frozenset({"step", "cores"})
 
 #: Of a fix whose cost no limit of the host changes: the sentence says it as well.
-EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
+EVERY_LIMIT = frozenset(_ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):

@@ -1,5 +1,6 @@
 """What making batches took in one rank, what it waited for, and the loaders that it iterated."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -369,7 +370,7 @@ def same_samples(rank: RankMetrics) -> SameSamples | None:
 def worker_parts(rank: RankMetrics) -> Parts | None:
     """Return the samples of the workers of the one loader that feeds the steps; None: unknown."""
     loaders = rank.makers.loaders
-    return stream_workers.worker_parts(rank.makers.processes) if len(loaders) == 1 else None
+    return _worker_parts(rank.makers.processes) if len(loaders) == 1 else None
 
 
 def straggler_share(rank: RankMetrics) -> float | None:
@@ -423,3 +424,23 @@ def process_cpu_s(rank: RankMetrics) -> float | None:
 
 def _mean(values: list[float]) -> float | None:
     return float(np.mean(values)) if values else None
+
+
+def _worker_parts(processes: Iterable[Process]) -> Parts | None:
+    """Count the samples of each worker of a loader; None: no pass was ended by all."""
+    workers: dict[object, dict[int, int]] = {}  # worker -> pass that it ended -> samples
+    for process in processes:
+        if not process.is_worker:
+            continue
+        if process.stride > 1:  # some batches were not kept
+            return None
+        rows = process.view(Stage.FETCH)
+        ended = workers.setdefault(process.header["worker"], {})
+        of_pass, at_end = rows["number"] >> 32, rows["flags"] & Flag.END != 0
+        for number in np.unique(of_pass[at_end]).tolist():
+            made = (of_pass == number) & (rows["flags"] & (Flag.END | Flag.FAILED) == 0)
+            ended[number] = int(rows["samples"][made].sum())
+    passes = set.intersection(*map(set, workers.values())) if workers else set()
+    counts = [sum(ended[number] for number in passes) for ended in workers.values()]
+    most = max(counts, default=0)
+    return Parts(most, min(counts), sum(counts) / most) if most else None

@@ -236,8 +236,6 @@ def _passes_on(name: str) -> bool:
 DATASET, COLLATE = "dataset", "collate"
 #: Of a worker: it has nothing to do.
 IDLE = "idle"
-#: Of either: feedline's own work for the recording.
-RECORDING = "recording"
 #: What no place tells: the loop's own lines, or a worker's start.
 OTHER = "other"
 #: Of the main process: a function of the program makes batches without a loader.

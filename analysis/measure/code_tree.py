@@ -17,7 +17,6 @@ from feedline.analysis.measure.code_places import (
     MAKING,
     OPERATIONS,
     OTHER,
-    RECORDING,
     SAMPLER,
     START,
     TRAINING,
@@ -35,6 +34,9 @@ from feedline.analysis.measure.code_places import (
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.masks import FEEDLINE
 from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
+
+#: Of either: feedline's own work for the recording.
+_RECORDING = "recording"
 
 _Z = 1.96  # of a 95 % interval
 _NONE = 1e-9  # seconds: what is left of a difference of the same sums
@@ -337,7 +339,7 @@ class SampledCode:
         inside = program_frames(frames)
         chain = inside
         if is_recording(seen.frames):
-            place, chain = RECORDING, []
+            place, chain = _RECORDING, []
         elif seen.evaluates:
             place, chain = EVALUATION, self._below_loop(seen)
         elif seen.kind == MAIN and place not in MAKING:

@@ -4,6 +4,7 @@ It is full where 90 % of it are in use: the next piece of memory may be the last
 holds files and the kernel's own.
 """
 
+import os
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,10 +14,13 @@ from feedline.analysis.intervals import BoolArray, FloatArray
 from feedline.analysis.measure.batch_making import pids
 from feedline.analysis.measure.memory import slope
 from feedline.analysis.measure.model import KilledWorker
-from feedline.analysis.measure.rank_gauges import sampled_gauges, series
 from feedline.analysis.measure.rank_metrics import RankMetrics
+from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
+from feedline.profiler.samplers.gauge_reader import Gauges, read_gauges
+from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.record_columns import last_sign
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 _FULL = 0.9
@@ -111,15 +115,15 @@ def full_limit(rank: RankMetrics) -> float | None:
 
 def _memories(rank: RankMetrics) -> list[_Memory]:
     """Return what a rank's memory is limited by: the machine's, then its control group's."""
-    gauges = sampled_gauges(rank.rank)
+    gauges = _sampled_gauges(rank.rank)
     found = []
-    at, used = series(gauges, "memory/used")
-    _, available = series(gauges, "memory/available")
+    at, used = _series(gauges, "memory/used")
+    _, available = _series(gauges, "memory/available")
     whole = float(used[-1] + available[-1]) if len(used) and len(available) else 0.0
     if whole > 0:
         found.append(_Memory(at, used, whole, of_machine=True))
-    at, used = series(gauges, "cgroup/memory")
-    _, limits = series(gauges, "cgroup/memory_limit")
+    at, used = _series(gauges, "cgroup/memory")
+    _, limits = _series(gauges, "cgroup/memory_limit")
     limit = float(limits[-1]) if len(limits) else 0.0
     if len(used) and limit > 0 and (whole <= 0 or limit < _AS_MACHINE * whole):
         found.append(_Memory(at, used, limit, of_machine=False))
@@ -153,15 +157,15 @@ def _seen(rank: RankMetrics, process: Process, pid: int) -> KilledWorker:
     """Return what is known of its memory, and when it was seen last."""
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
     begun, ready, last = _life(process, pid)
-    anchors, gauges = rank.rank.manifest.anchors, sampled_gauges(rank.rank)
+    anchors, gauges = rank.rank.manifest.anchors, _sampled_gauges(rank.rank)
     origin = anchors[0]["perf_counter_ns"] if anchors else 0
     seen = KilledWorker(worker, loader, (last - origin) / 1e9)
     name = f"memory/loader{loader}-worker"
-    at, size = series(gauges, f"{name}{worker}", begun)
+    at, size = _series(gauges, f"{name}{worker}", begun)
     if not len(at):
         return seen
     names = {known for known, _ in gauges.names if known.startswith(name)}
-    sizes = [values[-1] for one in names if len(values := series(gauges, one, begun)[1])]
+    sizes = [values[-1] for one in names if len(values := _series(gauges, one, begun)[1])]
     # a spawned worker imports torch before it can work
     able = max(int(np.searchsorted(at, ready, "right")) - 1, 0)
     at, size = at[able:], size[able:]
@@ -228,3 +232,21 @@ def _of_one_batch(at: FloatArray, size: FloatArray, ends: FloatArray) -> tuple[b
     in_first = float(size[before][-1] - size[0]) if before.any() else 0.0
     in_last = float(size[-1] - size[after][0]) if after.any() else 0.0
     return in_first >= in_last, max(in_first, in_last)
+
+
+def _series(gauges: Gauges, name: str, since: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Return the readings of a gauge since a time, ns: times, ns, and values, float64 [n] each."""
+    number = next((at for at, (known, _) in enumerate(gauges.names) if known == name), -1)
+    chosen = (gauges.gauge == number) & (gauges.time >= since)
+    return gauges.time[chosen].astype(float), gauges.value[chosen]
+
+
+def _sampled_gauges(rank: Rank) -> Gauges:
+    """Return all readings of a rank; none where they cannot be read: another function notes why."""
+    path = rank.folder / GAUGES
+    try:
+        if os.path.lexists(path):
+            return read_gauges(path)
+    except (FeedlineError, OSError, ValueError):
+        pass
+    return Gauges([], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, Pieces, holds, overlap
+from feedline.analysis.intervals import Pieces, holds, overlap
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.clues import Making
 from feedline.profiler.events import Stage
@@ -60,18 +60,6 @@ def find_making(main: Process, spans: Records, pieces: Pieces, steps: Boundaries
         float(records["calls"].sum() / looked.sum()),
         _working_share(records),
     )
-
-
-def taken_out(making: Making, stages: dict[str, IntArray]) -> dict[str, IntArray]:
-    """Return the steps' stages, with what making took in one of its own."""
-    left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(making.looked), np.int64)
-    for name, took in making.took.items():
-        if name in stages:
-            usual = round(float(took[making.looked].mean()))
-            part = np.minimum(np.where(making.looked, took, usual), stages[name])
-            left[name] = stages[name] - part
-            whole += part
-    return {**left, STAGE: whole}
 
 
 def _for_evaluation(records: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

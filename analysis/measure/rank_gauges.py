@@ -45,24 +45,6 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
     )
 
 
-def sampled_gauges(rank: Rank) -> Gauges:
-    """Return all readings of a rank; none where they cannot be read: another function notes why."""
-    path = rank.folder / GAUGES
-    try:
-        if os.path.lexists(path):
-            return read_gauges(path)
-    except (FeedlineError, OSError, ValueError):
-        pass
-    return Gauges([], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-
-
-def series(gauges: Gauges, name: str, since: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return the readings of a gauge since a time, ns: times, ns, and values, float64 [n] each."""
-    number = next((at for at, (known, _) in enumerate(gauges.names) if known == name), -1)
-    chosen = (gauges.gauge == number) & (gauges.time >= since)
-    return gauges.time[chosen].astype(float), gauges.value[chosen]
-
-
 def _spans(times: FloatArray) -> FloatArray:
     """Return what each reading stands for, float64 [n], s: the time since the one before.
 

@@ -17,7 +17,7 @@ from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.kept_windows import batches_stand_for, passes
 from feedline.analysis.measure.model import Cost, Gauge, Moved, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of
-from feedline.analysis.measure.stages import IN_GETITEM, STEP_STAGES
+from feedline.analysis.measure.stages import STAGE_OF_DETAIL, STEP_STAGES
 from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, steps_of
 from feedline.analysis.traces.launching import GpuWork
@@ -26,6 +26,9 @@ from feedline.profiler.events import Arithmetic, Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
+
+#: What happens in a dataset's ``__getitem__``.
+_IN_GETITEM = (*STAGE_OF_DETAIL.values(), "dataset")
 
 _NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
 _FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
@@ -241,7 +244,7 @@ class RankMetrics:
             workers,
             steps,
             first_step(main, steps) if steps else 0,
-            waits.ready_times(workers),
+            _ready_times(workers),
             makers,
             details,
         )
@@ -257,7 +260,7 @@ class RankMetrics:
         making = stages.pop("samples", None)
         if making is not None:
             parts = {
-                name: cost.wall_s for name, cost in self.sample_costs.items() if name in IN_GETITEM
+                name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM
             }
             whole = sum(parts.values())
             for name, part in (parts if whole else {"dataset": 1.0}).items():
@@ -532,3 +535,17 @@ def main_queued_share(rank: RankMetrics) -> float | None:
         if rank.steps is not None
         else None
     )
+
+
+def _ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
+    """Return when a worker had made each batch, ns, by loader and batch key."""
+    ready: dict[tuple[int, int], int] = {}
+    for worker in workers:
+        batches = worker.batches
+        ready.update(
+            zip(
+                zip(batches["source"].tolist(), batches["number"].tolist()),
+                (batches["start"] + batches["wall"]).tolist(),
+            )
+        )
+    return ready

@@ -204,7 +204,5 @@ STAGE_OF_RECORD = {spec.record: spec.name for spec in STAGES if spec.record is n
 STAGE_OF_DETAIL = {spec.detail: spec.name for spec in STAGES if spec.detail is not None}
 #: Of these, the operations of libraries.
 TAPPED_STAGES = tuple(name for name in STAGE_OF_DETAIL.values() if name != "user")
-#: What happens in a dataset's ``__getitem__``.
-IN_GETITEM = (*STAGE_OF_DETAIL.values(), "dataset")
 #: Stage of a step -> phase that is blamed; a stage that is not here is blamed by its own name.
 PHASE_OF = {spec.name: spec.phase for spec in STAGES if spec.phase}

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from feedline.analysis.traces.launching import GpuWork
 
-#: Why the main process waited for a batch.
-WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")
-
 _GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
 GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others differ by anyway
 

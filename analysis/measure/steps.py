@@ -13,8 +13,8 @@ from feedline.analysis.measure.boundaries import Boundaries, find, gave, left_ov
 from feedline.analysis.measure.clues import Making, Skipped
 from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.kept_windows import moments, times_beside
+from feedline.analysis.measure.making import STAGE, find_making
 from feedline.analysis.measure.making import STAGE as INPUT
-from feedline.analysis.measure.making import find_making, taken_out
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records, view
@@ -135,7 +135,7 @@ def steps_of(main: Process) -> Steps | None:
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
     if making is None or _gives_out(making, steps):
         return steps
-    stages = taken_out(making, steps.stages)
+    stages = _taken_out(making, steps.stages)
     moved = {
         name: steps.stages[name] - stages[name] for name in ("loss", "other") if name in stages
     }
@@ -513,3 +513,15 @@ def _taken_early(batches: IntArray, before: int) -> int:
     if len(batches) < _FEWEST or not batches[1] or (batches[1:] != batches[1]).any():
         return 0
     return max(0, min(int(batches[0]), before) - int(batches[1]))
+
+
+def _taken_out(making: Making, stages: dict[str, IntArray]) -> dict[str, IntArray]:
+    """Return the steps' stages, with what making took in one of its own."""
+    left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(making.looked), np.int64)
+    for name, took in making.took.items():
+        if name in stages:
+            usual = round(float(took[making.looked].mean()))
+            part = np.minimum(np.where(making.looked, took, usual), stages[name])
+            left[name] = stages[name] - part
+            whole += part
+    return {**left, STAGE: whole}

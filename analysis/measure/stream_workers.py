@@ -12,8 +12,8 @@ from itertools import combinations
 
 import numpy as np
 
-from feedline.analysis.measure.clues import Parts, SameSamples
-from feedline.profiler.events import Flag, Stage
+from feedline.analysis.measure.clues import SameSamples
+from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import Process
 
 _FIELDS = ("wall", "cpu", "runqueue", "nbytes", "extra")  # of a record of MARKS
@@ -32,26 +32,6 @@ _MORE_OFTEN = 3.0
 _ZERO_AT_MOST = 4.6  # events that are expected at most where none was seen, 99 %
 
 _Marks = dict[tuple[int, int], int]  # (batch of the worker, sample in it) -> mark
-
-
-def worker_parts(processes: Iterable[Process]) -> Parts | None:
-    """Count the samples of each worker of a loader; None: no pass was ended by all."""
-    workers: dict[object, dict[int, int]] = {}  # worker -> pass that it ended -> samples
-    for process in processes:
-        if not process.is_worker:
-            continue
-        if process.stride > 1:  # some batches were not kept
-            return None
-        rows = process.view(Stage.FETCH)
-        ended = workers.setdefault(process.header["worker"], {})
-        of_pass, at_end = rows["number"] >> 32, rows["flags"] & Flag.END != 0
-        for number in np.unique(of_pass[at_end]).tolist():
-            made = (of_pass == number) & (rows["flags"] & (Flag.END | Flag.FAILED) == 0)
-            ended[number] = int(rows["samples"][made].sum())
-    passes = set.intersection(*map(set, workers.values())) if workers else set()
-    counts = [sum(ended[number] for number in passes) for ended in workers.values()]
-    most = max(counts, default=0)
-    return Parts(most, min(counts), sum(counts) / most) if most else None
 
 
 def same_samples(processes: Iterable[Process], asks_for_worker: object) -> SameSamples | None:

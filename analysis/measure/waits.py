@@ -9,27 +9,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
+#: Why the main process waited for a batch.
+_WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")
+
 _OF_MAKING = ("handover", "in_transit", "head_of_line", "starved")
-
-
-def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
-    """Return when a worker had made each batch, ns, by loader and batch key."""
-    ready: dict[tuple[int, int], int] = {}
-    for worker in workers:
-        batches = worker.batches
-        ready.update(
-            zip(
-                zip(batches["source"].tolist(), batches["number"].tolist()),
-                (batches["start"] + batches["wall"]).tolist(),
-            )
-        )
-    return ready
 
 
 def _sent_times(workers: Sequence[Process]) -> dict[tuple[int, int], tuple[int, int]]:
@@ -75,7 +63,7 @@ def classify(
     Returns:
         kind -> int64 [steps], ns; they sum to the step's "wait".
     """
-    waits = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
+    waits = {kind: np.zeros(len(steps.wall), np.int64) for kind in _WAIT_KINDS}
     lacking, sent = "overhead" if alone else "starved", _sent_times(workers)
     forgetful = {worker.header["loader"] for worker in workers if worker.stride > 1}
     unknown = np.zeros_like(steps.wall)

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.intervals import BoolArray, IntArray, overlap
+from feedline.analysis.measure.stages import PHASE_OF
 from feedline.analysis.ranks.communication import LateRank
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
-from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
+from feedline.analysis.ranks.partition import BACKWARD, BLOCKED, without_holes
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives, operation
+
+#: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a
+#: backward (checkpointing).
+_INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
+_OTHER = "other"  # the phase of time that no stage claims
 
 _BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 
@@ -169,12 +175,12 @@ def _excess(
         if len(row)
         else np.zeros((0, len(ranks)), np.int64)
     )
-    spans = [phase_spans(rank) for rank in ranks]
+    spans = [_phase_spans(rank) for rank in ranks]
     spent = {
         phase: np.zeros((len(row), len(ranks)), np.int64)
         for phase in [
             *dict.fromkeys(phase for spans_of_rank in spans for phase in spans_of_rank),
-            OTHER,
+            _OTHER,
         ]
     }
     for number, rank in enumerate(ranks):
@@ -191,7 +197,7 @@ def _excess(
             took = overlap(since, until, pieces[:, 0], pieces[:, 1])
             spent[phase][:, number] = took
             left = left - took
-        spent[OTHER][:, number] = left
+        spent[_OTHER][:, number] = left
     return {
         phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0)
         for phase, values in spent.items()
@@ -277,7 +283,7 @@ def list_late_ranks(
         lates.append(LateRank(
             rank=blamed.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
             late_s=_mean_s(blamed.late[first:], chosen), waited_s=_mean_s(blamed.waited[first:], chosen),
-            phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
+            phase=phase if excess_s > 0 else _OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
             persistent=persistent[number], whole_host=apart and hosts[ranks[number].host] == often,
         ))  # fmt: skip
     return sorted(lates, key=lambda item: (not item.persistent, -item.waited_s * item.steps))
@@ -322,3 +328,22 @@ def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
     more = sum(seconds for _, seconds in excess)
     usual = sum(own[stage] for stage, _ in excess) - more
     return stage if most >= more / 2 > 0 and more >= _SLOWER * usual else None
+
+
+def _phase_spans(collectives: Collectives) -> dict[str, IntArray]:
+    """Return phase -> int64 [k, 2], ns, own time.
+
+    Spans are disjoint and in order, within a phase and between them.
+    """
+    together: dict[str, list[IntArray]] = {}
+    for stage, spans in collectives.stages.items():
+        if stage != BLOCKED:
+            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
+    own = [phase for phase in together if phase not in _INNER_FIRST]
+    claimed = np.zeros((0, 2), np.int64)
+    by_phase = {}
+    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
+        spans = np.concatenate(together[phase])
+        by_phase[phase] = without_holes(spans, claimed)
+        claimed = np.concatenate([claimed, spans])
+    return by_phase

@@ -20,8 +20,6 @@ _MIN_REDUCED_SHARE = 0.9  # share of the bytes that have to be all-reduced in ba
 _MIN_USUAL_SHARE = 0.8  # share of the steps that have to look alike
 _MIN_LIKE_STEPS = 4  # steps
 _Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
-# largest over smallest message from which on latency and bandwidth can be distinguished
-_APART = 4.0
 
 
 @dataclass(frozen=True)
@@ -109,34 +107,6 @@ def cut_timeline(together: CrossRank, first: int = 0) -> Timeline:
             "only data-parallel all-reduces can be replayed"
         )
     return _cut(together, usual, numbers, gradients)
-
-
-def backward_passes(first: Collectives, buckets: Timeline) -> int:
-    """Return how often backward runs in a step of the timeline, on the first rank."""
-    spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
-    step = first.step_at(spans)
-    each = np.bincount(step[step >= 0], minlength=len(first.steps))[buckets.numbers]
-    return int(np.median(each)) if len(each) else 0
-
-
-def without_sync(
-    ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray
-) -> tuple[IntArray, np.ndarray]:
-    """Return ``ready`` and ``synchronous`` as if no rank waited for some of the buckets.
-
-    What follows such a bucket is ready that much after what came before.
-
-    Args:
-        ready: as in Timeline.
-        synchronous: as in Timeline.
-        dropped: bool [buckets]: those that nobody waits for.
-    """
-    changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
-    for bucket in range(ready.shape[1]):
-        changed[:, bucket] += before
-        if synchronous[bucket]:
-            before = changed[:, bucket].copy() if dropped[bucket] else np.zeros_like(before)
-    return changed, synchronous & ~dropped
 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
@@ -272,37 +242,6 @@ class Link:
     alpha_s: float
     known: bool
     slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
-
-
-def fit_link(buckets: Timeline, together: CrossRank) -> Link:
-    """Fit a link to bytes and the time in which they moved.
-
-    It is not fitted to the steps, so that a replay can be compared with the measured steps.
-    """
-    # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
-    moved = together.moving()[buckets.rows].max(2) / 1e9
-    sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
-    known_bytes = moved > 0  # nan is not
-    if not known_bytes.any():
-        return Link(float("inf"), 0.0, False)
-    alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
-    bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
-    return Link(
-        bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0)
-    )
-
-
-def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
-    """Return (seconds, whether sizes differ enough).
-
-    The seconds are the line through the medians of the smallest and the largest size.
-    """
-    small, large = sizes.min(), sizes.max()
-    if large < _APART * max(small, 1):
-        return 0.0, False
-    low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
-    slope = max(high - low, 0.0) / (large - small)
-    return max(low - slope * small, 0.0), True
 
 
 def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from feedline.analysis.intervals import FloatArray, overlap
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.measure.rank_metrics import RankMetrics, step_summary
 from feedline.analysis.measure.rank_metrics import throughput as gather_throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline, fit_link
+from feedline.analysis.ranks.buckets import Link, NoTimeline, Timeline, cut_timeline
 from feedline.analysis.ranks.communication import (
     MIN_EXPOSED_SHARE,
     Communication,
@@ -27,14 +28,21 @@ from feedline.analysis.ranks.partition import (
     KNOWN_BY_COMPARISON,
     RANK_PARTS,
     Partition,
+    computing_spans,
+    without_holes,
 )
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
-from feedline.analysis.ranks.replay import Question, refuse, thin_steps
+from feedline.analysis.ranks.replay import Question, refuse
 from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.analysis.text.formatting import share
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives, operation
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
+
+#: Steps that a replay looks at: evenly chosen from longer runs.
+_MOST_STEPS = 400
+# largest over smallest message from which on latency and bandwidth can be distinguished
+_APART = 4.0
 
 _SHOWN_KINDS = 20
 _SHOWN_LATE = 8
@@ -235,11 +243,11 @@ def _across(
         for late in late_ranks
     ]
     try:
-        buckets = thin_steps(cut_timeline(together, first))
+        buckets = _thin_steps(cut_timeline(together, first))
     except NoTimeline as reason:
         return lates, [refuse(Question("as_it_was"), str(reason))]
     asked = replay.BucketReplay(
-        buckets, fit_link(buckets, together), _limit(ceilings), _sharing(together, first, cpus)
+        buckets, _fit_link(buckets, together), _limit(ceilings), _sharing(together, first, cpus)
     )
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
@@ -255,8 +263,8 @@ def _across(
     return lates, _questions(
         asked,
         late,
-        replay.micro_batch_seconds(together.ranks, first),
-        backward_passes(together.ranks[0], buckets) if ddp else None,
+        _micro_batch_seconds(together.ranks, first),
+        _backward_passes(together.ranks[0], buckets) if ddp else None,
     )
 
 
@@ -381,7 +389,7 @@ def compare_recorded(
         hook=shown.rank.manifest.training.get("ddp_hook") is True,
     )
     if comparison is not None:
-        notes.extend(comparison.notes)
+        notes.extend(notes)
     elif len(gathered) > 1:
         notes.append(
             "no collective of several ranks was recorded, so it is unknown how long ranks wait "
@@ -458,3 +466,90 @@ def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
         if rank.samples:
             costs[number] = {stage: cost.wall_s for stage, cost in rank.sample_costs.items()}
     return costs
+
+
+def _backward_passes(first: Collectives, buckets: Timeline) -> int:
+    """Return how often backward runs in a step of the timeline, on the first rank."""
+    spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
+    step = first.step_at(spans)
+    each = np.bincount(step[step >= 0], minlength=len(first.steps))[buckets.numbers]
+    return int(np.median(each)) if len(each) else 0
+
+
+def _fit_link(buckets: Timeline, together: CrossRank) -> Link:
+    """Fit a link to bytes and the time in which they moved.
+
+    It is not fitted to the steps, so that a replay can be compared with the measured steps.
+    """
+    # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
+    moved = together.moving()[buckets.rows].max(2) / 1e9
+    sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
+    known_bytes = moved > 0  # nan is not
+    if not known_bytes.any():
+        return Link(float("inf"), 0.0, False)
+    alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
+    bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
+    return Link(
+        bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0)
+    )
+
+
+def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
+    """Return (seconds, whether sizes differ enough).
+
+    The seconds are the line through the medians of the smallest and the largest size.
+    """
+    small, large = sizes.min(), sizes.max()
+    if large < _APART * max(small, 1):
+        return 0.0, False
+    low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
+    slope = max(high - low, 0.0) / (large - small)
+    return max(low - slope * small, 0.0), True
+
+
+def _thin_steps(buckets: Timeline) -> Timeline:
+    """Keep at most MOST_STEPS of its steps."""
+    if len(buckets.period) <= _MOST_STEPS:
+        return buckets
+    chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)
+    return replace(
+        buckets,
+        ready=buckets.ready[chosen],
+        period=buckets.period[chosen],
+        numbers=buckets.numbers[chosen],
+        rows=buckets.rows[chosen],
+    )
+
+
+def _micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
+    """Return the mean seconds of a batch on each rank: float64 [ranks].
+
+    Per step, without the optimizer and waiting for collectives: what a program does between its
+    steps is taken to belong to the batch. Steps before the first that counts are left out.
+    """
+    means = []
+    for rank in ranks:
+        if not len(rank.steps):
+            return np.zeros(0)
+        ended = rank.table[rank.table["end"] >= rank.table["start"]]
+        in_flight = np.stack([ended["start"], ended["end"]], 1)
+        once = [
+            rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2)
+            for stage in ("optimizer", "backward")
+        ]
+        pieces = without_holes(
+            np.concatenate(
+                [
+                    without_holes(rank.steps, np.concatenate([*once, in_flight])),
+                    computing_spans(rank),
+                ]
+            ),
+            rank.evaluation,
+        )
+        means.append(
+            float(
+                overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()
+            )
+            / 1e9
+        )
+    return np.array(means)

@@ -15,11 +15,13 @@ from feedline.analysis.ranks.aligned_clocks import (
     Meetings,
     RankArrivals,
     align,
-    arrivals_of_matched,
-    find_meetings,
+    arrivals_of_differences,
+    incomparable_arrivals,
+    slot_free_since,
+    waited_for,
 )
 from feedline.analysis.ranks.communication import Communication, RankParts
-from feedline.analysis.ranks.match import CollectiveTable, match
+from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
 from feedline.analysis.traces.trace_budget import StepBudget
@@ -86,10 +88,10 @@ def combine(
     matched = match(ranks)
     by_rank = {rank.rank: rank for rank in ranks}
     alignment = aligned(ranks, matched)
-    met = find_meetings(matched, alignment)
+    met = _find_meetings(matched, alignment)
     column = {rank: number for number, rank in enumerate(matched.ranks)}
     arrivals = {
-        rank: arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound)
+        rank: _arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound)
         for rank, of_rank in by_rank.items()
     }
     partitions = {rank: partition(of_rank, arrivals[rank]) for rank, of_rank in by_rank.items()}
@@ -154,3 +156,58 @@ class RankComparison:
     phases: dict[int, dict[str, float]]
     complete: bool
     notes: list[str]
+
+
+def _find_meetings(matched: CollectiveTable, alignment: Alignment) -> Meetings:
+    """Find when all ranks had come to each collective, and when its bytes could move.
+
+    In most operations no rank is done before all have begun. In a broadcast, a reduce or a message
+    between two ranks some can be: NCCL's root leaves what fits into the buffers of its receivers
+    and goes on, gloo's waits until each of them has asked for its part. How long a rank waited is
+    seen from its own end: it did not wait for a rank that began after that.
+    """
+    start, end = alignment.reference(matched.start), alignment.reference(matched.end)
+    last = start.max(1, initial=MISSING)
+    free = last.copy()
+    for number, group in enumerate(matched.groups):
+        if group.between_two:
+            continue  # messages do not go through the queue of collectives
+        rows = np.flatnonzero(matched.group == number)
+        for column in np.flatnonzero(matched.member[rows[0]] if len(rows) else []).tolist():
+            free[rows] = np.maximum(free[rows], slot_free_since(end[rows, column], group.backend))
+    column = start.argmax(1) if start.shape[1] else np.zeros(len(start), np.int64)
+    return Meetings(start, end, last, column, free)
+
+
+def _arrivals_of_matched(
+    collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float
+) -> RankArrivals:
+    """Return when the others came to the collectives of one of several matched ranks.
+
+    Args:
+        collectives: the rank's collectives.
+        column: of this rank in ``matched``; -1: it was left out.
+        matched: those of all ranks.
+        met: when all had come to each.
+        bound: ns: of the clocks.
+    """
+    if column < 0 or not np.isfinite(bound):
+        return incomparable_arrivals(collectives, matched.ranks)
+    there = matched.rows[column] >= 0
+    row = matched.rows[column][there]
+    last, late = met.last[row], met.last_column[row]
+    if len(one_way := np.flatnonzero(~matched.together[row])):
+        last[one_way], late[one_way] = waited_for(
+            met.start[row[one_way]], column, met.end[row[one_way], column]
+        )
+    several = bool(((matched.start[row] != MISSING).sum(1) > 1).any())
+    return arrivals_of_differences(
+        collectives,
+        there,
+        last - met.start[row, column],
+        met.free[row] - met.last[row],
+        late,
+        matched.ranks,
+        bound,
+        several,
+    )

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.stages import PHASE_OF
 from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.match import MISSING
 from feedline.analysis.traces.collectives import BETWEEN_TWO, PHASES, Collectives, operation
@@ -38,11 +37,6 @@ _UNFINISHED = 0.9
 # than sending them
 _BUCKET_TAIL = 0.5
 BACKWARD = PHASES.index("backward")
-OTHER = "other"  # the phase of time that no stage claims
-
-#: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a
-#: backward (checkpointing).
-_INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
 #: Of a model's parameters in float32, that the collectives of a step move at least if they carry
 #: gradients, however compressed.
 _LEAST_SHARE = 0.01
@@ -197,25 +191,6 @@ def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) ->
         waits = (stop > enqueued) & (latest - enqueued >= least * (stop - enqueued))
         ends[some] = np.where(waits, enqueued, stop)
     return ends
-
-
-def phase_spans(collectives: Collectives) -> dict[str, IntArray]:
-    """Return phase -> int64 [k, 2], ns, own time.
-
-    Spans are disjoint and in order, within a phase and between them.
-    """
-    together: dict[str, list[IntArray]] = {}
-    for stage, spans in collectives.stages.items():
-        if stage != BLOCKED:
-            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
-    own = [phase for phase in together if phase not in _INNER_FIRST]
-    claimed = np.zeros((0, 2), np.int64)
-    by_phase = {}
-    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
-        spans = np.concatenate(together[phase])
-        by_phase[phase] = without_holes(spans, claimed)
-        claimed = np.concatenate([claimed, spans])
-    return by_phase
 
 
 def without_holes(spans: IntArray, holes: IntArray) -> IntArray:

@@ -8,18 +8,19 @@ out cancels. Its interval comes from how far a replay with an even link is from 
 from how much the steps vary, and from the error that predicted gains had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.intervals import FloatArray, IntArray, overlap
-from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps, without_sync
+from feedline.analysis.intervals import FloatArray, IntArray
+from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps
 from feedline.analysis.ranks.communication import Prediction, QuestionId
-from feedline.analysis.ranks.partition import computing_spans, without_holes
-from feedline.analysis.ranks.shared_cpus import NO_LEAST, LeastStep, RankCpu, batches_s, needed_s
+from feedline.analysis.ranks.shared_cpus import LeastStep, RankCpu, batches_s, needed_s
 from feedline.analysis.text.formatting import number, size
-from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
+from feedline.analysis.traces.collectives import SLOTS, bus_factor
+
+_NO_LEAST = LeastStep(0.0, 0.0)
 
 # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as
 # much longer)
@@ -32,8 +33,6 @@ _MODEL_ERROR = 0.12
 #: How much faster workers may make batches than they did: from one run to the next
 #: (docs/measured/diff.md).
 _BATCHES_VARY = 0.1
-#: Steps that a replay looks at: evenly chosen from longer runs.
-_MOST_STEPS = 400
 _MIB_BYTES = 1 << 20
 _FIRST_BUCKET = _MIB_BYTES  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 _FLOAT32_NAMES = ("float32", "float", "f32")
@@ -92,20 +91,6 @@ def _text(asked: Question) -> str:
 def refuse(asked: Question, why: str) -> Prediction:
     """Refuse a prediction, and say why."""
     return Prediction(asked.id, asked.value, _text(asked), None, None, None, 0.0, why)
-
-
-def thin_steps(buckets: Timeline) -> Timeline:
-    """Keep at most MOST_STEPS of its steps."""
-    if len(buckets.period) <= _MOST_STEPS:
-        return buckets
-    chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)
-    return replace(
-        buckets,
-        ready=buckets.ready[chosen],
-        period=buckets.period[chosen],
-        numbers=buckets.numbers[chosen],
-        rows=buckets.rows[chosen],
-    )
 
 
 def _without_rank(ready: IntArray, column: int) -> IntArray:
@@ -381,7 +366,7 @@ class BucketReplay:
 
     def _without(self, dropped: np.ndarray) -> tuple[np.ndarray, Timeline, Link]:
         """Return the timeline, and a link that carries nothing of some buckets."""
-        ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
+        ready, synchronous = _without_sync(self.made.ready, self.made.synchronous, dropped)
         slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
         return (
             ready,
@@ -403,7 +388,7 @@ class BucketReplay:
         """
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
-            return NO_LEAST
+            return _NO_LEAST
         like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[
             (len(ranks) - 1) // 2
         ]
@@ -420,7 +405,7 @@ class BucketReplay:
         ready: np.ndarray,
         buckets: Timeline,
         link: Link,
-        least: LeastStep = NO_LEAST,
+        least: LeastStep = _NO_LEAST,
         apart: float = 0.0,
     ) -> Prediction:
         changed = simulate_steps(ready, buckets, link)
@@ -473,35 +458,21 @@ def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np
     return split
 
 
-def micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
-    """Return the mean seconds of a batch on each rank: float64 [ranks].
+def _without_sync(
+    ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray
+) -> tuple[IntArray, np.ndarray]:
+    """Return ``ready`` and ``synchronous`` as if no rank waited for some of the buckets.
 
-    Per step, without the optimizer and waiting for collectives: what a program does between its
-    steps is taken to belong to the batch. Steps before the first that counts are left out.
+    What follows such a bucket is ready that much after what came before.
+
+    Args:
+        ready: as in Timeline.
+        synchronous: as in Timeline.
+        dropped: bool [buckets]: those that nobody waits for.
     """
-    means = []
-    for rank in ranks:
-        if not len(rank.steps):
-            return np.zeros(0)
-        ended = rank.table[rank.table["end"] >= rank.table["start"]]
-        in_flight = np.stack([ended["start"], ended["end"]], 1)
-        once = [
-            rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2)
-            for stage in ("optimizer", "backward")
-        ]
-        pieces = without_holes(
-            np.concatenate(
-                [
-                    without_holes(rank.steps, np.concatenate([*once, in_flight])),
-                    computing_spans(rank),
-                ]
-            ),
-            rank.evaluation,
-        )
-        means.append(
-            float(
-                overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()
-            )
-            / 1e9
-        )
-    return np.array(means)
+    changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
+    for bucket in range(ready.shape[1]):
+        changed[:, bucket] += before
+        if synchronous[bucket]:
+            before = changed[:, bucket].copy() if dropped[bucket] else np.zeros_like(before)
+    return changed, synchronous & ~dropped

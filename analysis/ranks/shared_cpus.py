@@ -47,9 +47,6 @@ class LeastStep:
     batches_s: float
 
 
-NO_LEAST = LeastStep(0.0, 0.0)
-
-
 def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     """Return the seconds that a step takes at least in which all ranks compute at the same time.
 

@@ -109,11 +109,6 @@ class ScalingRow:
     flagged: bool
 
 
-def rows_without_base(points: Sequence[Point]) -> list[ScalingRow]:
-    """Make a row of every point for itself."""
-    return [ScalingRow(point, None, None, None, False) for point in points]
-
-
 def compare_points(points: Sequence[Point]) -> list[ScalingRow]:
     """Compare every point with the smallest.
 
@@ -154,27 +149,3 @@ def _karp_flatt(speedup: float, ranks: int) -> float:
     Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
     """
     return (1 / speedup - 1 / ranks) / (1 - 1 / ranks)
-
-
-def scaling_kind(points: Sequence[Point]) -> str:
-    """Tell ``weak``, ``strong``, ``mixed`` or ``unknown`` scaling.
-
-    Weak is one batch per rank throughout, strong one batch of all ranks together.
-    """
-    batches = [point.batch for point in points if point.batch]
-    if len(batches) < len(points):
-        return "unknown"
-    whole = [point.batch * point.ranks for point in points if point.batch]
-    for kind, sizes in (("weak", batches), ("strong", whole)):
-        if max(sizes) <= min(sizes) * (1 + SAME_BATCH):
-            return kind
-    return "mixed"
-
-
-def usable_points(measured: Sequence[ScalingRow]) -> list[Point]:
-    """Return the points that a fit may use.
-
-    That is without the base, where another point flags it as bad.
-    """
-    flagged = any(row.flagged for row in measured)
-    return [row.point for row in measured[1 if flagged else 0 :]]

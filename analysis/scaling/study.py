@@ -6,15 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.scaling.efficiency import (
-    Point,
-    ScalingRow,
-    Unit,
-    compare_points,
-    rows_without_base,
-    scaling_kind,
-    usable_points,
-)
+from feedline.analysis.scaling.efficiency import SAME_BATCH, Point, ScalingRow, Unit, compare_points
 from feedline.analysis.scaling.more_ranks import (
     ScalingBasis,
     ThroughputPrediction,
@@ -421,8 +413,8 @@ def study(
     ordered = sorted(points, key=lambda point: point.ranks)
     if refused:
         return _refused(ordered, targets, refused)
-    compared, kind = compare_points(ordered), scaling_kind(ordered)
-    usable = usable_points(compared)
+    compared, kind = compare_points(ordered), _scaling_kind(ordered)
+    usable = _usable_points(compared)
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     if known.anatomy is not None and len(usable) < len(ordered):
         known = replace(known, anatomy=None, link=None, why=_SLOW_BASE)
@@ -501,8 +493,8 @@ def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study
     none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
     return Study(
-        scaling_kind(points),
-        rows_without_base(points),
+        _scaling_kind(points),
+        _rows_without_base(points),
         [],
         None,
         none,
@@ -548,3 +540,32 @@ def _times(
             spent if noise.fewest_steps else None,
             spent / first,
         )
+
+
+def _rows_without_base(points: Sequence[Point]) -> list[ScalingRow]:
+    """Make a row of every point for itself."""
+    return [ScalingRow(point, None, None, None, False) for point in points]
+
+
+def _usable_points(measured: Sequence[ScalingRow]) -> list[Point]:
+    """Return the points that a fit may use.
+
+    That is without the base, where another point flags it as bad.
+    """
+    flagged = any(row.flagged for row in measured)
+    return [row.point for row in measured[1 if flagged else 0 :]]
+
+
+def _scaling_kind(points: Sequence[Point]) -> str:
+    """Tell ``weak``, ``strong``, ``mixed`` or ``unknown`` scaling.
+
+    Weak is one batch per rank throughout, strong one batch of all ranks together.
+    """
+    batches = [point.batch for point in points if point.batch]
+    if len(batches) < len(points):
+        return "unknown"
+    whole = [point.batch * point.ranks for point in points if point.batch]
+    for kind, sizes in (("weak", batches), ("strong", whole)):
+        if max(sizes) <= min(sizes) * (1 + SAME_BATCH):
+            return kind
+    return "mixed"

@@ -287,15 +287,6 @@ _SYNCHRONISES = re.compile(
 #: Ranges of torch around the collectives of backends that need no device.
 _ON_HOST = re.compile(r"^(gloo|mpi|ucc):")
 
-_COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
-_MEMORY_KINDS = {
-    "pageable": "pageable",
-    "pinned": "pinned",
-    "page-locked": "pinned",
-    "managed": "managed",
-    "unified": "managed",
-}
-
 
 def _synchronises(name: str) -> bool:
     """Tell whether a call of the runtime returns only when the device is done.
@@ -318,19 +309,6 @@ class Copy:
 
     direction: str
     memory: str
-
-
-def copy_of(name: str) -> Copy:
-    """Read the name of a copy, as in ``Memcpy HtoD (Pageable -> Device)``."""
-    match = _COPY.search(name)
-    direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
-    lower = name.lower()
-    return Copy(
-        direction,
-        next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "")
-        if "H" in direction
-        else "",
-    )
 
 
 def of_kinds(trace: Trace, *kinds: Kind) -> BoolArray:

@@ -1,5 +1,6 @@
 """Everything that one rank's trace says by itself, its kernels and copies in tables."""
 
+import re
 from collections.abc import Set
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from feedline.analysis.traces.kernel_names import (
     Copy,
     communicates,
     communicates_on_host,
-    copy_of,
     extent,
     of_kinds,
     present_numbers,
@@ -42,8 +42,16 @@ from feedline.analysis.traces.trace_steps import (
     TraceWindow,
     find_steps,
     find_threads,
-    window_of,
 )
+
+_COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
+_MEMORY_KINDS = {
+    "pageable": "pageable",
+    "pinned": "pinned",
+    "page-locked": "pinned",
+    "managed": "managed",
+    "unified": "managed",
+}
 
 _MOST_TIME_SHARE = 0.9  # of a kernel's time, from which on the collective that it is of is named
 _MAX_TABLE_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
@@ -140,7 +148,7 @@ def _kernels(
 def _copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
     """Make one row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
-    kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
+    kinds = {name: _copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
     table = []
     for which in sorted(set(kinds.values())):
         chosen = mine[
@@ -274,7 +282,7 @@ def summarise(trace: Trace) -> RankTrace:
     steps = find_steps(trace, who)
     waits = find_waits(trace, who)
     act = find_activity(trace, who, steps, work, waits)
-    window = window_of(trace, steps)
+    window = _window_of(trace, steps)
     called = sum_calls(trace, who, window)
     whole = gpu_figures(work, window)
     return RankTrace(
@@ -351,3 +359,23 @@ def _before(table: npt.NDArray[np.void], act: Activity, first: int) -> IntArray:
     ended = np.append(first, np.maximum.accumulate(table["end"]))[: len(table)]
     parts = split_steps(act, np.minimum(ended, table["start"]), table["start"])
     return np.stack([parts[name] for name in STEP_PARTS], 1)
+
+
+def _copy_of(name: str) -> Copy:
+    """Read the name of a copy, as in ``Memcpy HtoD (Pageable -> Device)``."""
+    match = _COPY.search(name)
+    direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
+    lower = name.lower()
+    return Copy(
+        direction,
+        next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "")
+        if "H" in direction
+        else "",
+    )
+
+
+def _window_of(trace: Trace, steps: TraceSteps) -> TraceWindow:
+    """Return where the steps begin and end; without any, where the trace does."""
+    if len(steps):
+        return TraceWindow(int(steps.edges[0]), int(steps.edges[-1]), len(steps))
+    return TraceWindow(*extent(trace), 0)

@@ -182,20 +182,6 @@ class Trace:
     notes: list[str] = field(default_factory=list)
 
 
-class Growing:
-    """An array that grows in place: it is never held twice, as joining parts would."""
-
-    def __init__(self) -> None:
-        self.rows: Rows = np.empty(0, EVENT_DTYPE)
-
-    def more(self, count: int) -> Rows:
-        """Return new rows, to be filled before the next call."""
-        before = len(self.rows)
-        # realloc, which moves pages and not bytes on Linux
-        self.rows.resize(before + count, refcheck=False)
-        return self.rows[before:]
-
-
 def sort(rows: Rows) -> None:
     """Order rows by (start, -wall, track, name) and then by all else.
 

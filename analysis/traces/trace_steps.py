@@ -10,7 +10,6 @@ from feedline.analysis.intervals import BoolArray, IntArray, union
 from feedline.analysis.text.formatting import counted, seconds
 from feedline.analysis.traces.kernel_names import (
     communicates,
-    extent,
     is_named,
     of_kinds,
     on_device,
@@ -436,10 +435,3 @@ class TraceWindow:
     def touches(self, events: npt.NDArray[np.void]) -> BoolArray:
         """Tell which events, EVENT_DTYPE [n], began in the window or lie partly in it: bool [n]."""
         return np.asarray(self.began(events) | (self.overlap_ns(events) > 0), bool)
-
-
-def window_of(trace: Trace, steps: TraceSteps) -> TraceWindow:
-    """Return where the steps begin and end; without any, where the trace does."""
-    if len(steps):
-        return TraceWindow(int(steps.edges[0]), int(steps.edges[-1]), len(steps))
-    return TraceWindow(*extent(trace), 0)

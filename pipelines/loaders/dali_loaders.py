@@ -24,7 +24,8 @@ from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTas
 from feedline.pipelines.loaders.workers import EpochBatches, end_workers, worker_message
 from feedline.pipelines.photos import check_image
 from feedline.pipelines.translate import to_dali
-from feedline.pipelines.translate.recipe import Translation
+from feedline.pipelines.translate.recipe import Recipe, Translation
+from feedline.pipelines.translate.to_dali import dali_refuses
 from feedline.profiler.errors import DataError
 from feedline.profiler.pool import sheltered
 
@@ -98,7 +99,7 @@ class _DaliLoader:
                 labels=indices,
                 pad_last_batch=True,  # else the last batch would take its rest from the next epoch
             )
-            return to_dali.normalise_in_pipeline(self.built.apply(encoded), self.built.does), index
+            return _normalise_in_pipeline(self.built.apply(encoded), self.built.does), index
 
         return read_and_augment(
             batch_size=settings.batch_size,
@@ -212,7 +213,7 @@ def _proxy_pipeline(task: LoadTask, built: Translation, decoder: str) -> Any:
     @pipeline_def
     def augment() -> Any:
         encoded = fn.external_source(name="encoded", no_copy=True)
-        return to_dali.normalise_in_pipeline(built.apply(encoded), built.does)
+        return _normalise_in_pipeline(built.apply(encoded), built.does)
 
     return augment(
         batch_size=settings.batch_size,
@@ -243,3 +244,39 @@ LOADERS = (
         _DaliProxyLoader,
     ),
 )
+
+
+def _normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
+    """Scale, normalise and erase, inside a pipeline definition.
+
+    Args:
+        images: uint8 HWC DataNode, all of one size.
+        recipe: the part of it that DALI does.
+
+    Returns:
+        float32 CHW DataNode. Operations that ``build_dali`` names as missing are left out.
+    """
+    from nvidia.dali import fn, types
+
+    from feedline.pipelines.translate.dali_calls import erase
+
+    mean, std = _per_channel(recipe.mean or (0.0,)), _per_channel(recipe.std or (1.0,))
+    scaled = [value * 255 for value in mean], [value * 255 for value in std]
+    tensor = fn.crop_mirror_normalize(
+        images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1]
+    )
+    size = recipe.output_size
+    for operation in recipe.erasing:
+        if dali_refuses(operation) is not None:
+            continue
+        assert operation.value is not None
+        fill = _per_channel(operation.value)
+        # torchvision erases before it normalises: the same as after, with the value normalised
+        if not operation.normalised:
+            fill = [(value - m) / s for value, m, s in zip(fill, mean, std, strict=True)]
+        tensor = erase(tensor, operation, size, fill)
+    return tensor
+
+
+def _per_channel(values: tuple[float, ...]) -> list[float]:
+    return list(values * 3 if len(values) == 1 else values)

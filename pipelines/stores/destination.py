@@ -17,42 +17,7 @@ from feedline.profiler.files import own_folders, owned, single
 
 FOLDER_KIND = "store"
 REMOVE_FIRST = "first remove the old store yourself (-f keeps it until the new one is complete)"
-_MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
-_MARGIN_BYTES = 8 << 20
 _MAX_ASIDE = 1000  # names that are tried for a store that is set aside
-
-
-def check_space(place: Path, total: int, replaced: Path | None = None) -> None:
-    """Check that a store of ``total`` bytes fits.
-
-    Existing files in ``place`` count: they are continued or removed before.
-
-    Args:
-        place: the folder in which it is made.
-        total: its size in bytes, at most.
-        replaced: the store whose place it takes, which stays until then.
-
-    Raises:
-        OutputError: it does not.
-    """
-    parent = place.absolute()
-    while not parent.exists():
-        parent = parent.parent
-    already = sum(file.stat().st_blocks * 512 for file in place.iterdir()) if place.is_dir() else 0
-    wants = max(0, total - already)
-    wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
-    free = shutil.disk_usage(parent).free
-    if free < wants_free:
-        raise OutputError(
-            f"{replaced or place} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a "
-            f"margin), but {parent} has only {_megabytes(free)} free",
-            "free some space",
-            REMOVE_FIRST if replaced else "choose a folder on another disk",
-        )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
 
 
 @contextmanager
@@ -210,11 +175,3 @@ def present(folder: Path) -> set[str]:
         for path in folder.iterdir()
         if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)
     }
-
-
-def empty_folder(folder: Path) -> None:
-    """Remove only the files of a store, the manifest first. Raises OSError."""
-    for name in sorted(
-        own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)
-    ):
-        owned.discard(folder, name)

@@ -7,6 +7,7 @@ made beside it, once that is complete too; until then, nothing changes it.
 
 import errno
 import os
+import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -18,8 +19,6 @@ from feedline.pipelines.stores.destination import (
     FOLDER_KIND,
     REMOVE_FIRST,
     beside,
-    check_space,
-    empty_folder,
     present,
     put_back,
     replacement,
@@ -66,6 +65,9 @@ from feedline.pipelines.stores.packed import (
 )
 from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, StoreDamaged
 from feedline.profiler.files import own_folders, owned
+
+_MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
+_MARGIN_BYTES = 8 << 20
 
 _SHARD_BYTES = 1 << 30
 _MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
@@ -251,12 +253,12 @@ def pack(
             chosen.library()
             place = beside(folder, "new") if replaces else folder
             total = _needed_bytes(listing, chosen)
-            check_space(place, total, folder if replaces else None)
+            _check_space(place, total, folder if replaces else None)
             stack.enter_context(reserved(folder, listing.root))
             if replaces:
                 old = stack.enter_context(replacement(folder))
             elif force:
-                empty_folder(folder)
+                _empty_folder(folder)
             resumed_at, manifest = _write_store(place, listing, plan, chosen, total, progress)
         if replaces or read_back:
             _see_that_it_is_whole(place, folder, read_back, progress)
@@ -424,7 +426,7 @@ class _Packing:
         """Write the side files and, last of all, the manifest."""
         index = Index.load(self._folder)
         if not len(index):
-            empty_folder(self._folder)
+            _empty_folder(self._folder)
             raise _nothing_to_pack(self._listing, self._left_out)
         names = self._writer.finish(index)
         sums = {name: _summed(self._folder / name) for name in (INDEX_FILE, PATHS_FILE, *names)}
@@ -516,3 +518,44 @@ def _summed(path: Path) -> FileSum:
     """
     shard = path.name.startswith("data-") and path.suffix != ".idx"
     return FileSum(path.stat().st_size, None if shard else file_crc32(path))
+
+
+def _empty_folder(folder: Path) -> None:
+    """Remove only the files of a store, the manifest first. Raises OSError."""
+    for name in sorted(
+        own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)
+    ):
+        owned.discard(folder, name)
+
+
+def _check_space(place: Path, total: int, replaced: Path | None = None) -> None:
+    """Check that a store of ``total`` bytes fits.
+
+    Existing files in ``place`` count: they are continued or removed before.
+
+    Args:
+        place: the folder in which it is made.
+        total: its size in bytes, at most.
+        replaced: the store whose place it takes, which stays until then.
+
+    Raises:
+        OutputError: it does not.
+    """
+    parent = place.absolute()
+    while not parent.exists():
+        parent = parent.parent
+    already = sum(file.stat().st_blocks * 512 for file in place.iterdir()) if place.is_dir() else 0
+    wants = max(0, total - already)
+    wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
+    free = shutil.disk_usage(parent).free
+    if free < wants_free:
+        raise OutputError(
+            f"{replaced or place} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a "
+            f"margin), but {parent} has only {_megabytes(free)} free",
+            "free some space",
+            REMOVE_FIRST if replaced else "choose a folder on another disk",
+        )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

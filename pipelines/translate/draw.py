@@ -32,9 +32,6 @@ _AUGMENT_NAMES = [
     "AutoContrast",
     "Equalize",
 ]
-# (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's
-# files
-NOMINAL_SIZE = (400, 500)
 # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
 _MAX_TRIES = 10
 _FIXED_BY_RANDOM: dict[type[ImageOperation], ImageOperation] = {

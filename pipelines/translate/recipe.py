@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feedline.pipelines.translate import image_operations as of
-from feedline.pipelines.translate.draw import NOMINAL_SIZE, draw
+from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.image_operations import (
     Erase,
     ImageOperation,
@@ -20,6 +20,10 @@ from feedline.pipelines.translate.image_operations import (
     UnknownOperation,
     size_after,
 )
+
+# (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's
+# files
+_NOMINAL_SIZE = (400, 500)
 
 _OUR_CHANNELS = 3  # every loader hands over RGB
 # PIL.Image.Resampling, which old code gives in the place of torchvision's own words.
@@ -495,7 +499,7 @@ def freeze_recipe(recipe: Recipe, seed: int) -> Recipe:
     happens with some probability happens.
     """
     dice = random.Random(seed)
-    size = NOMINAL_SIZE
+    size = _NOMINAL_SIZE
     fixed: list[ImageOperation] = []
     for operation in recipe.operations:
         drawn = draw(operation, dice, size, always=True)

@@ -120,39 +120,3 @@ def build_dali(recipe: Recipe, device: str) -> Translation:
         ]
     does = Recipe(tuple(done), recipe.mean, recipe.std)
     return Translation(_InPipeline(does.images, device), tuple(missing), tuple(notes), does)
-
-
-def normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
-    """Scale, normalise and erase, inside a pipeline definition.
-
-    Args:
-        images: uint8 HWC DataNode, all of one size.
-        recipe: the part of it that DALI does.
-
-    Returns:
-        float32 CHW DataNode. Operations that ``build_dali`` names as missing are left out.
-    """
-    from nvidia.dali import fn, types
-
-    from feedline.pipelines.translate.dali_calls import erase
-
-    mean, std = _per_channel(recipe.mean or (0.0,)), _per_channel(recipe.std or (1.0,))
-    scaled = [value * 255 for value in mean], [value * 255 for value in std]
-    tensor = fn.crop_mirror_normalize(
-        images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1]
-    )
-    size = recipe.output_size
-    for operation in recipe.erasing:
-        if dali_refuses(operation) is not None:
-            continue
-        assert operation.value is not None
-        fill = _per_channel(operation.value)
-        # torchvision erases before it normalises: the same as after, with the value normalised
-        if not operation.normalised:
-            fill = [(value - m) / s for value, m, s in zip(fill, mean, std, strict=True)]
-        tensor = erase(tensor, operation, size, fill)
-    return tensor
-
-
-def _per_channel(values: tuple[float, ...]) -> list[float]:
-    return list(values * 3 if len(values) == 1 else values)

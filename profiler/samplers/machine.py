@@ -93,7 +93,6 @@ class MachineCpu(GaugeSource):
 
 
 _KIB = 1024
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MachineMemory(GaugeSource):
@@ -131,34 +130,6 @@ class MachineMemory(GaugeSource):
         if at < 0:
             raise ValueError(f"{self._path} has no {label.decode().rstrip(':')}")
         return int(text[at + len(label) : at + 64].split(None, 1)[0]) * _KIB
-
-
-class Swap(GaugeSource):
-    """``memory/swapped_in``: bytes that the machine reads back from swap.
-
-    It is for all programs (pswpin of /proc/vmstat, in pages).
-    """
-
-    name = "swap"
-
-    def __init__(self, proc: str = "/proc") -> None:
-        super().__init__()
-        self._path = f"{proc}/vmstat"
-        self._rates = Rates()
-
-    def prepare(self) -> str | None:
-        self.units = {"memory/swapped_in": "B/s"}
-        self.read()
-        return None
-
-    def read(self) -> dict[str, float]:
-        for line in read_file(self._path).splitlines():
-            label, _, pages = line.partition(b" ")
-            if label == b"pswpin":
-                return self._rates.per_second(
-                    {"memory/swapped_in": float(int(pages) * _PAGE_BYTES)}
-                )
-        raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
 
 
 class SharedMemory(GaugeSource):

@@ -17,12 +17,42 @@ from feedline.profiler.samplers.machine import (
     MachineMemory,
     Pressure,
     SharedMemory,
-    Swap,
 )
 from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import PrivateMemory, ProcessTree
-from feedline.profiler.samplers.source import GaugeSource, reason_of
+from feedline.profiler.samplers.source import GaugeSource, Rates, read_file, reason_of
 from feedline.profiler.stacks.stack_sampler import StackSampling
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Swap(GaugeSource):
+    """``memory/swapped_in``: bytes that the machine reads back from swap.
+
+    It is for all programs (pswpin of /proc/vmstat, in pages).
+    """
+
+    name = "swap"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        super().__init__()
+        self._path = f"{proc}/vmstat"
+        self._rates = Rates()
+
+    def prepare(self) -> str | None:
+        self.units = {"memory/swapped_in": "B/s"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        for line in read_file(self._path).splitlines():
+            label, _, pages = line.partition(b" ")
+            if label == b"pswpin":
+                return self._rates.per_second(
+                    {"memory/swapped_in": float(int(pages) * _PAGE_BYTES)}
+                )
+        raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
+
 
 _JOIN_S = 0.5
 #: Of a period, by which samples come later, in turns: at a distance that is a multiple of a step's,
@@ -266,7 +296,7 @@ def default_sources() -> list[GaugeSource]:
         Pressure(),
         Disk(),
         MachineMemory(),
-        Swap(),
+        _Swap(),
         SharedMemory(),
         NvmlGpus(),
     ]

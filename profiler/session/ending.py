@@ -70,9 +70,6 @@ class Ending:
         return replace(self, by=f"{self.by}, {_OF_WORKER.format(_SIGKILL)}", killed=pid)
 
 
-WELL = Ending(0)
-
-
 def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code that Python gives a program that ended this way."""
     if error is None:

@@ -26,7 +26,7 @@ from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import MemoryEvents
 from feedline.profiler.samplers.processes import UnfollowedProcesses, WorkerMemory
 from feedline.profiler.samplers.sampler import Sampler, default_sources
-from feedline.profiler.session.ending import WELL, Ending
+from feedline.profiler.session.ending import Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.stacks.stack_sampler import StackSampling
@@ -34,6 +34,8 @@ from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_f
 from feedline.profiler.store.manifest import Manifest, is_live
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.recompiled import compiled
+
+_WELL = Ending(0)
 
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
@@ -196,7 +198,7 @@ class Session:
         with suppress(Exception):
             self._sampler.start()
 
-    def stop(self, ending: Ending = WELL) -> None:
+    def stop(self, ending: Ending = _WELL) -> None:
         """Detach, and complete the manifest. Never raises: the training's own end has priority."""
         if not self.is_mine or self._stopped:
             return

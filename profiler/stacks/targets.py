@@ -14,8 +14,10 @@ from feedline.profiler import proc
 from feedline.profiler.fail_open import fail_open
 from feedline.profiler.files import owned
 from feedline.profiler.stacks.interpreter_layout import code_type, thread_states
-from feedline.profiler.stacks.memory_access import ANYONE, allow
+from feedline.profiler.stacks.memory_access import allow
 from feedline.profiler.store.stack_format import LOG, MAIN, helper_of
+
+_ANYONE = -1  # as a reader: each process of the same user (PR_SET_PTRACER_ANY)
 
 TARGETS = "stacks.targets"
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -84,7 +86,7 @@ class SampledProcess:
             if helper:
                 # a worker has no peers, and what its parent has allowed ends with the fork
                 peers = self._name == MAIN and _PEERS.search(proc.read(os.getpid(), "maps"))
-                allow(ANYONE if peers else helper)
+                allow(_ANYONE if peers else helper)
                 self._allowed = True
 
 

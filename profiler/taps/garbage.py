@@ -122,9 +122,3 @@ def _place(frame: Any) -> str:
     """Return the program's line that called; empty: it is not known, or does not fit."""
     place = str(call_site(frame).get("made_at", ""))
     return place if len(place.encode()) <= NAME_BYTES else ""
-
-
-def attach_in_worker(patches: Patches) -> None:
-    """Attach in a loader's worker, unless the process that was forked had the tap."""
-    if not any(isinstance(getattr(one, "__self__", None), GarbageTap) for one in gc.callbacks):
-        GarbageTap().attach(patches)

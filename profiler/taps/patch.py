@@ -10,7 +10,6 @@ A replacement has the name, module, documentation, signature and source of its o
 Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``skip_in_warnings``).
 """
 
-import dis
 import functools
 import inspect
 import sys
@@ -203,26 +202,6 @@ def _twin_of(function: FunctionType) -> FunctionType:
     if wrapped is not None:
         twin.__wrapped__ = wrapped  # type: ignore[attr-defined]
     return twin
-
-
-def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Return code with which a replacement only does what its original does.
-
-    None: that needs other globals or variables.
-    """
-    if not isinstance(original, FunctionType):
-        return None
-    if (
-        function.__globals__ is original.__globals__
-        and function.__closure__ == original.__closure__
-    ):
-        return original.__code__
-    code = original.__code__
-    if code.co_freevars or any(
-        step.opname in ("LOAD_GLOBAL", "LOAD_NAME") for step in dis.get_instructions(code)
-    ):
-        return None
-    return code.replace(co_freevars=function.__code__.co_freevars)
 
 
 def _code_that_calls(called: Any, before: CodeType) -> CodeType:

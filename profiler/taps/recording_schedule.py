@@ -16,6 +16,7 @@ if the ranks of a training communicate, in a window of torch.profiler, while ope
 or if a tool listens to NVTX ranges.
 """
 
+import dis
 import os
 import sys
 import threading
@@ -32,7 +33,7 @@ from feedline.profiler.fail_open import reraise_of_handler
 from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.patch import Patches, bare_code
+from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import between, updates
 
 _VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
@@ -72,7 +73,7 @@ class _Switches:
 
         If its original's code needs its own globals, it stays replaced and tests ``recorder.main``.
         """
-        bare = bare_code(function, original)
+        bare = _bare_code(function, original)
         if bare is not None:
             self._known.append((function, function.__code__, bare))
 
@@ -509,3 +510,23 @@ def attach(patches: Patches) -> None:
         return original(self, mode)
 
     patches.set(torch.nn.Module, "train", train)
+
+
+def _bare_code(function: FunctionType, original: Any) -> CodeType | None:
+    """Return code with which a replacement only does what its original does.
+
+    None: that needs other globals or variables.
+    """
+    if not isinstance(original, FunctionType):
+        return None
+    if (
+        function.__globals__ is original.__globals__
+        and function.__closure__ == original.__closure__
+    ):
+        return original.__code__
+    code = original.__code__
+    if code.co_freevars or any(
+        step.opname in ("LOAD_GLOBAL", "LOAD_NAME") for step in dis.get_instructions(code)
+    ):
+        return None
+    return code.replace(co_freevars=function.__code__.co_freevars)

@@ -5,6 +5,7 @@ this importable module, so that spawn and forkserver can pickle it. (A patched f
 pickled by its name and come out unpatched on the other side, silently.)
 """
 
+import gc
 import importlib
 import inspect
 import multiprocessing.queues
@@ -24,6 +25,7 @@ from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
+from feedline.profiler.taps.garbage import GarbageTap
 from feedline.profiler.taps.patch import Patches
 
 _LIBRARIES = ("torch", "torchdata")
@@ -132,10 +134,10 @@ def _attach_taps(patches: Patches) -> None:
 
     After a fork they are already attached.
     """
-    from feedline.profiler.taps import fetch, garbage, operations
+    from feedline.profiler.taps import fetch, operations
 
     fetch.attach(patches)
-    garbage.attach_in_worker(patches)
+    _attach_in_worker(patches)
     operations.attach(lambda *_: None)
 
 
@@ -227,3 +229,9 @@ def _watched_pickler(original: Any, batches: set[int]) -> Any:
             return pickled
 
     return Pickler
+
+
+def _attach_in_worker(patches: Patches) -> None:
+    """Attach in a loader's worker, unless the process that was forked had the tap."""
+    if not any(isinstance(getattr(one, "__self__", None), GarbageTap) for one in gc.callbacks):
+        GarbageTap().attach(patches)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from advisor.made_up import SETUP, curve, run, with_curve, with_norms
 
-from feedline.analysis.convergence import checks, read_training
+from feedline.analysis.convergence import advisor, checks, read_training
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.ledger.finding import Severity
 
@@ -197,7 +197,7 @@ def test_a_sum_is_found_whatever_the_noise():
 def test_every_rank_with_the_whole_data_set_in_its_own_order_is_only_told():
     (found,) = checks.run_checks(run(setup={"samplers": [RANDOM]}))
 
-    assert (found.severity, checks.stops_advice(found)) == (Severity.INFO, False)
+    assert (found.severity, advisor._stops_advice(found)) == (Severity.INFO, False)
 
 
 def test_every_rank_with_the_whole_data_set_in_one_order_stops_everything():
@@ -205,7 +205,7 @@ def test_every_rank_with_the_whole_data_set_in_one_order_stops_everything():
     found = checks.run_checks(with_norms(healthy, small_sq=healthy.norms.big_sq))
 
     assert {one.rule_id for one in found} == {"same_data", "whole_data_on_every_rank"}
-    assert all(checks.stops_advice(one) for one in found)
+    assert all(advisor._stops_advice(one) for one in found)
 
 
 def test_gradients_that_are_not_finite_hide_no_mistake():

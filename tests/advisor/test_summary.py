@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, run, with_curve
 
-from feedline.analysis.convergence import curves, training_record
+from feedline.analysis.convergence import curves, read_training, training_record
 from feedline.analysis.convergence.read_training import summarise
 
 
@@ -29,7 +29,7 @@ def test_every_field_has_a_type_that_the_schema_knows():
 def test_curves_are_thinned_to_200_points_with_their_mean_kept():
     long = curve(np.linspace(2, 0, 12_345), 32)
 
-    found = curves.thinned_points("train loss", long)
+    found = read_training._thinned_points("train loss", long)
 
     assert len(found.values) == 200
     assert np.mean(found.values) == pytest.approx(1.0, abs=0.01)
@@ -37,13 +37,13 @@ def test_curves_are_thinned_to_200_points_with_their_mean_kept():
 
 
 def test_values_that_are_not_finite_are_counted_and_left_out():
-    found = curves.thinned_points("train loss", curve([1.0, np.nan, np.inf, 2.0], 32))
+    found = read_training._thinned_points("train loss", curve([1.0, np.nan, np.inf, 2.0], 32))
 
     assert (found.values, found.not_finite) == ([1.0, 2.0], 2)
 
 
 def test_a_curve_of_nothing_is_empty():
-    assert curves.thinned_points("x", curve([np.nan], 1)).values == []
+    assert read_training._thinned_points("x", curve([np.nan], 1)).values == []
 
 
 def test_checks_are_told_by_their_cause():

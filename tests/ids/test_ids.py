@@ -28,7 +28,8 @@ from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.explain import reports_of_run as of_runs
 from feedline.analysis.explain import reports_of_run as of_traces
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
+from feedline.analysis.explain.headline import _FIRST_STEPS
+from feedline.analysis.explain.model import Hook, Report
 from feedline.analysis.explain.next_limit import cap_at_next_limit
 from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
@@ -76,7 +77,7 @@ def shown(report: Report) -> dict[str, object]:
         "of them in HTML": re.findall(
             r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)
         ),
-        "usual notes": [id_of(note) == FIRST_STEPS for note in report.notes],
+        "usual notes": [id_of(note) == _FIRST_STEPS for note in report.notes],
         "lines of evidence": page.count('<th scope="row">') - len(report.hooks),
         "limits": [role(made, roof) for roof in made.roofs] if made else [],
         "predictions that tell something": [phrases.tells(one) for one in comm.what_if]
@@ -168,7 +169,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
         "cv2",
     ]
     assert usual.comm.what_if[1].id == "no_late_rank" and any(
-        id_of(note) == FIRST_STEPS for note in usual.notes
+        id_of(note) == _FIRST_STEPS for note in usual.notes
     )
     assert shown(usual) == shown(blank)
 

@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, Dataset
 
 import feedline
 from feedline.analysis.explain.reports_of_run import recorded_report
-from feedline.analysis.measure.step_model import WAIT_KINDS
+from feedline.analysis.measure.rank_metrics import _ready_times
 from feedline.analysis.measure.steps import steps_of
-from feedline.analysis.measure.waits import classify, ready_share, ready_times
+from feedline.analysis.measure.waits import _WAIT_KINDS, classify, ready_share
 from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
@@ -44,7 +44,7 @@ def waits(
     steps = steps_of(main.process())
     found = {
         name: int(values.sum())
-        for name, values in classify(steps, ready_times([worker.process()])).items()
+        for name, values in classify(steps, _ready_times([worker.process()])).items()
     }
     assert sum(found.values()) == int(steps.stages["wait"].sum())
     return {name: ns for name, ns in found.items() if ns}
@@ -93,7 +93,7 @@ def test_waits_for_batches_whose_making_was_forgotten_are_split_as_the_others():
     steps, workers = steps_of(main.process()), [worker.process(stride=2)]
     some, nothing = (
         {kind: ns.tolist() for kind, ns in classify(steps, ready, workers).items() if ns.any()}
-        for ready in (ready_times(workers), {})
+        for ready in (_ready_times(workers), {})
     )
 
     assert some == {"starved": [20, 30, 25], "in_transit": [50, 40, 45]}
@@ -113,9 +113,9 @@ def test_each_kind_has_one_name_in_the_report_the_json_and_the_docs():
     described = page.partition("Waiting is split by the state")[2].partition("\n## ")[0]
 
     assert re.findall(r"^- `(\w+)`", described, re.MULTILINE) == [
-        kind for kind in DESCRIBED if kind in WAIT_KINDS
+        kind for kind in DESCRIBED if kind in _WAIT_KINDS
     ]
-    assert set(phrases._WAITS) == set(WAIT_KINDS) == set(DESCRIBED)
+    assert set(phrases._WAITS) == set(_WAIT_KINDS) == set(DESCRIBED)
 
 
 def test_the_share_of_requests_that_found_their_batch():
@@ -126,7 +126,7 @@ def test_the_share_of_requests_that_found_their_batch():
         )
         worker.fetched(made - 1, made, batch)
 
-    assert ready_share(steps_of(main.process()).asked, ready_times([worker.process()])) == 0.5
+    assert ready_share(steps_of(main.process()).asked, _ready_times([worker.process()])) == 0.5
 
 
 def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
@@ -134,7 +134,7 @@ def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
     main.next(20, 90).backward(90, 91).update(91, 92)
     worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
     workers = [worker.process()]
-    found = classify(steps_of(main.process()), ready_times(workers), workers)
+    found = classify(steps_of(main.process()), _ready_times(workers), workers)
 
     assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {
         "handover": 45,

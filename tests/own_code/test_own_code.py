@@ -20,7 +20,8 @@ from feedline.analysis.measure import own_code as own_code_of_run
 from feedline.analysis.measure.rank_metrics import step_summary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.own_code import stretches
-from feedline.profiler.taps.own_code.python_calls import CalledTimes, RunningFrame, ran_throughout
+from feedline.profiler.taps.own_code.python_calls import CalledTimes, RunningFrame
+from feedline.profiler.taps.own_code.stretches import _ran_throughout
 from feedline.profiler.taps.source_names import NAME_BYTES, name_of
 
 
@@ -417,12 +418,12 @@ def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while()
     before = [RunningFrame(1, loop, 10), RunningFrame(2, predict, 4)]
     after = [RunningFrame(1, loop, 20), RunningFrame(2, predict, 4)]
 
-    again = ran_throughout(
+    again = _ran_throughout(
         before,
         after,
         CalledTimes({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0),
     )
-    same = ran_throughout(before, after, CalledTimes({}, {}, {}, {}, 0))
+    same = _ran_throughout(before, after, CalledTimes({}, {}, {}, {}, 0))
 
     assert [one.code for one, _ in again] == [loop]
     assert [one.code for one, _ in same] == [loop, predict]

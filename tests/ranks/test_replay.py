@@ -8,27 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranks.made_up import MB, Training, always, train, with_table
 
-from feedline.analysis.ranks.buckets import (
-    NoTimeline,
-    _share,
-    backward_passes,
-    cut_timeline,
-    fit_link,
+from feedline.analysis.ranks.buckets import NoTimeline, _share, cut_timeline
+from feedline.analysis.ranks.comparison import (
+    _backward_passes,
+    _compare_collectives,
+    _fit_link,
+    _micro_batch_seconds,
 )
-from feedline.analysis.ranks.comparison import _compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import (
-    BucketReplay,
-    _bucket_edges,
-    _split_ready,
-    micro_batch_seconds,
-)
+from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _split_ready
 
 
 def asked(ranks, **more):
     together = combine(ranks)
     made = cut_timeline(together)
-    return BucketReplay(made, fit_link(made, together), **more)
+    return BucketReplay(made, _fit_link(made, together), **more)
 
 
 def truth(plan):
@@ -107,7 +101,7 @@ def test_accumulation_saves_the_transfer_of_all_batches_but_one():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
+    answer = asked(made.ranks).accumulate(4, _micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 
@@ -116,7 +110,7 @@ def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared
     plan = Training(ranks=2, buckets=(20 * MB,), optimizer=0, steps=32)
     ranks = [accumulated(one, 4) for one in train(plan).ranks]
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(_backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     compute = (plan.wait + plan.forward + plan.backward) / 1e3
     assert answer.value == 4 and answer.step_s == pytest.approx(
@@ -134,7 +128,7 @@ def test_no_sync_is_refused_to_a_program_that_has_it():
         table["sequence"] = np.arange(len(table))
         ranks.append(with_table(one, table))
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(_backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     assert (
         answer.value == 4
@@ -163,7 +157,7 @@ def test_what_a_program_does_between_its_steps_is_not_spared_by_accumulation():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward + plan.between) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
+    answer = asked(made.ranks).accumulate(4, _micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 

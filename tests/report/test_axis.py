@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.report.figures.axis import YAxis, clip_level, round_up, spread_labels, ticks
+from feedline.analysis.report.figures.axis import YAxis, round_up, spread_labels, ticks
+from feedline.analysis.report.figures.step_times import _clip_level
 
 heights = st.floats(1e-9, 1e12)
 
@@ -48,11 +49,11 @@ def test_labels_that_have_room_stay_where_they_are() -> None:
 
 
 def test_a_few_peaks_do_not_flatten_the_rest() -> None:
-    assert clip_level([1.0] * 99 + [40.0], [0.9] * 100) == 1.25
+    assert _clip_level([1.0] * 99 + [40.0], [0.9] * 100) == 1.25
 
 
 def test_peaks_that_are_common_stay_on_the_axis() -> None:
-    assert clip_level([1.0] * 90 + [40.0] * 10, [0.9] * 100) == 40.0
+    assert _clip_level([1.0] * 90 + [40.0] * 10, [0.9] * 100) == 40.0
 
 
 @given(st.floats(1e-9, 1e9) | st.floats(-1e9, -1e-9), st.integers(0, 3))

@@ -12,7 +12,8 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.clues import Parts
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Certainty, Cost, KilledWorker, Moved, Traffic
-from feedline.analysis.measure.step_model import WAIT_KINDS, PeriodicStall
+from feedline.analysis.measure.step_model import PeriodicStall
+from feedline.analysis.measure.waits import _WAIT_KINDS
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
@@ -147,7 +148,7 @@ def any_facts(draw: st.DrawFn) -> RuleInputs:
     changes: dict[str, Any] = draw(fact_fields)
     facts = made_up_facts(
         stages=draw(stages),
-        waits=draw(st.dictionaries(st.sampled_from(WAIT_KINDS), ms)),
+        waits=draw(st.dictionaries(st.sampled_from(_WAIT_KINDS), ms)),
         sample=draw(samples),
         operations=draw(operations),
         settings=draw(settings),

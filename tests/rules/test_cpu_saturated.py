@@ -9,7 +9,7 @@ from user_code.made_stacks import FETCHING, process, stack, training
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.rules.input import decode_bound
+from feedline.analysis.rules.input import cpu_saturated, decode_bound
 from feedline.analysis.rules.input.cpu_saturated import _check, _check_quota
 
 
@@ -170,8 +170,8 @@ def test_more_cpus_than_processes_spare_nothing_unless_there_are_helper_threads(
     )  # 4 workers and the main process
     helped = replace(large, process_cpu_s=20e-3)
 
-    assert cpus.beyond_quota_s(large) == pytest.approx(large.step.mean_s * (1 - 4 / 5))
-    assert cpus.beyond_quota_s(helped) == pytest.approx(large.step.mean_s * (1 - 4 / 64))
+    assert cpu_saturated._beyond_quota_s(large) == pytest.approx(large.step.mean_s * (1 - 4 / 5))
+    assert cpu_saturated._beyond_quota_s(helped) == pytest.approx(large.step.mean_s * (1 - 4 / 64))
 
 
 def test_a_quota_of_all_cpus_stops_nothing():

@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from feedline.profiler import masks
-from feedline.profiler.samplers.machine import (
-    MachineCpu,
-    MachineMemory,
-    Pressure,
-    SharedMemory,
-    Swap,
-)
+from feedline.profiler.samplers.machine import MachineCpu, MachineMemory, Pressure, SharedMemory
+from feedline.profiler.samplers.sampler import _Swap
 
 Write = Callable[[str, str], Path]
 
@@ -179,7 +174,7 @@ def test_a_file_in_shared_memory_takes_from_what_is_free() -> None:
 
 def test_pages_that_come_back_from_swap_are_a_rate_in_bytes(made_up: Write) -> None:
     proc = made_up("vmstat", "pgpgin 5\npswpin 100\npswpout 7\n")
-    source = Swap(str(proc))
+    source = _Swap(str(proc))
     assert source.probe() is None
     time.sleep(0.05)
 
@@ -189,5 +184,5 @@ def test_pages_that_come_back_from_swap_are_a_rate_in_bytes(made_up: Write) -> N
 
 
 def test_a_kernel_without_swap_is_absent_with_the_reason(made_up: Write) -> None:
-    assert "no swap" in (Swap(str(made_up("vmstat", "pgpgin 5\n"))).probe() or "")
-    assert Swap().probe() is None
+    assert "no swap" in (_Swap(str(made_up("vmstat", "pgpgin 5\n"))).probe() or "")
+    assert _Swap().probe() is None

@@ -5,9 +5,15 @@ made-up ones.
 import pytest
 from scaling.made_up import SOURCE, points
 
-from feedline.analysis.scaling.efficiency import Point, compare_points, scaling_kind, usable_points
+from feedline.analysis.scaling.efficiency import Point, compare_points
 from feedline.analysis.scaling.launch_points import _repeated
-from feedline.analysis.scaling.study import Noise, _shape_of, _time_to_accuracy
+from feedline.analysis.scaling.study import (
+    Noise,
+    _scaling_kind,
+    _shape_of,
+    _time_to_accuracy,
+    _usable_points,
+)
 
 
 def ring(n: int) -> float:
@@ -52,7 +58,7 @@ def test_an_efficiency_above_one_within_the_error_is_not_flagged():
 
 
 def test_a_bad_baseline_is_left_out_of_fits():
-    assert [point.ranks for point in usable_points(compare_points(points(SOURCE)))] == [2, 4, 8]
+    assert [point.ranks for point in _usable_points(compare_points(points(SOURCE)))] == [2, 4, 8]
 
 
 def test_without_one_rank_the_fewest_are_the_base_and_there_is_no_serial_fraction():
@@ -76,11 +82,11 @@ def test_the_kind_of_scaling_is_read_off_the_batches(batches, kind):
         Point(ranks, 1.0, batch=batch) for ranks, batch in zip((1, 2, 4), batches, strict=True)
     ]
 
-    assert scaling_kind(measured) == kind
+    assert _scaling_kind(measured) == kind
 
 
 def test_the_shape_of_the_source_table_is_linear():
-    found = _shape_of(usable_points(compare_points(points(SOURCE))), "unknown")
+    found = _shape_of(_usable_points(compare_points(points(SOURCE))), "unknown")
 
     assert found is not None and found.name == "linear"
     assert "latency" in found.message and "ring all-reduce limited by bandwidth" in found.message

@@ -14,8 +14,7 @@ import pytest
 from feedline.profiler.files import owned
 from feedline.profiler.stacks import targets
 from feedline.profiler.stacks.helper import _StackLog
-from feedline.profiler.stacks.memory_access import ANYONE
-from feedline.profiler.stacks.targets import SampledProcess
+from feedline.profiler.stacks.targets import _ANYONE, SampledProcess
 from feedline.profiler.store.stack_format import MAIN
 
 
@@ -64,4 +63,4 @@ def test_where_peers_read_the_memory_of_a_rank_they_may_go_on(
         process.tick()
         process.tick()
 
-    assert allowed == [ANYONE if anyone else os.getpid()]
+    assert allowed == [_ANYONE if anyone else os.getpid()]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.pipelines.stores import STORE_KINDS, destination, open_store, pack, verify
+from feedline.pipelines.stores import STORE_KINDS, destination, open_store, pack, packing, verify
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import own_folders
 
@@ -240,8 +240,8 @@ def test_a_lower_layer_of_an_overlay_is_refused_before_anything_is_packed(
 
 def test_the_margin_is_left(folder, disk):
     with pytest.raises(OutputError, match="free some space, or choose a folder on another disk"):
-        destination.check_space(disk / "store", SIZE - destination._MARGIN_BYTES)
-    destination.check_space(disk / "store", SIZE // 4)
+        packing._check_space(disk / "store", SIZE - packing._MARGIN_BYTES)
+    packing._check_space(disk / "store", SIZE // 4)
 
 
 def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):

@@ -8,8 +8,8 @@ import torch
 from nvidia.dali import Pipeline, fn
 from torchvision import transforms as v1
 
+from feedline.pipelines.loaders import dali_loaders
 from feedline.pipelines.translate import image_operations as of
-from feedline.pipelines.translate import to_dali
 from feedline.pipelines.translate.recipe import Recipe, read_recipe
 from feedline.pipelines.translate.to_torchvision import finish
 
@@ -71,7 +71,9 @@ def in_dali(recipe: Recipe, images: torch.Tensor, copies: int = 1) -> torch.Tens
     )
     with pipeline:
         pipeline.set_outputs(
-            to_dali.normalise_in_pipeline(fn.external_source(lambda: given, layout="HWC"), recipe)
+            dali_loaders._normalise_in_pipeline(
+                fn.external_source(lambda: given, layout="HWC"), recipe
+            )
         )
     pipeline.build()
     (batch,) = pipeline.run()

@@ -545,8 +545,3 @@ def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings without those whose fix another one of them asks for already."""
     there = {finding.rule_id for finding in findings}
     return [finding for finding in findings if COVERED_BY.get(finding.rule_id) not in there]
-
-
-def stops_advice(finding: Finding) -> bool:
-    """Tell whether nothing else should be advised before this is fixed."""
-    return finding.rule_id in STOPS and finding.severity is not Severity.INFO

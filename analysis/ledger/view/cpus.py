@@ -4,11 +4,9 @@ import math
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind
-from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
+from feedline.analysis.ledger.view.input_wait import input_wait, making_share
 from feedline.analysis.ledger.view.sample import (
-    MIN_PROCESS_RATIO,
     blocked_share,
-    process_ratio,
     total,
 )
 from feedline.analysis.measure.model import MIN_OTHERS, Cpus
@@ -108,22 +106,6 @@ def throttled(facts: RuleInputs) -> bool:
     ):
         return False
     return use.quota <= use.allowed < use.own / _THROTTLED
-
-
-def beyond_quota_s(facts: RuleInputs) -> float:
-    """Return the seconds per step that more CPUs can spare at most.
-
-    The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
-    time, or all of them where there are helper threads. 0 without a quota that stops it.
-    """
-    use = facts.cpus
-    if not throttled(facts) or use is None or not use.own or not use.affinity:
-        return 0.0
-    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
-    most = (
-        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
-    )
-    return facts.step.mean_s * max(0.0, 1 - use.own / most)
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:

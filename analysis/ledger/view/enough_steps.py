@@ -2,7 +2,6 @@
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
-from feedline.analysis.measure.model import Certainty
 from feedline.analysis.text.sentences import NAME, PART, RANGE, Sentence
 
 REFUSED = "No training was seen whose throughput could be predicted."
@@ -23,17 +22,6 @@ def input_known(facts: RuleInputs) -> bool:
 def enough_steps(facts: RuleInputs) -> bool:
     """Tell whether there are as many steps as any verdict needs."""
     return facts.certainty is None or facts.certainty.steps >= MIN_VERDICT_STEPS
-
-
-def interval(facts: RuleInputs) -> list[str]:
-    """Return the interval of the input's share as a sentence, where it is wide; else nothing."""
-    sure = facts.certainty
-    return [] if sure is None or not _wide(sure) else [INTERVAL(ends=(sure.low, sure.high))]
-
-
-def _wide(sure: Certainty) -> bool:
-    across = sure.low < MIN_WAIT_SHARE <= sure.high
-    return across or sure.high - sure.low > HIGH_SHARE - MIN_WAIT_SHARE
 
 
 def maybe_below(facts: RuleInputs) -> bool:

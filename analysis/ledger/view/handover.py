@@ -18,7 +18,7 @@ are shared.
 from dataclasses import dataclass
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view import cpus, sample
+from feedline.analysis.ledger.view import sample
 from feedline.analysis.ledger.view.input_wait import compute_s, input_wait, making_s, num_workers
 
 
@@ -176,14 +176,3 @@ def _on_cpus_s(facts: RuleInputs, making: float, receiving: float) -> float:
         used = compute_s(facts) + making * (1 - (sample.blocked_share(facts) or 0.0))
         return (used + handing_over) / max(facts.effective_cpus, 1e-9)
     return (use.own * facts.step.mean_s + handing_over) / max(use.own + use.free, 1e-9)
-
-
-def crowded(facts: RuleInputs) -> bool:
-    """Tell whether other programs leave the training less than one CPU.
-
-    Which number of workers is best is then up to the scheduler. Where that was not sampled, a main
-    thread that waits for a CPU is a sign of it.
-    """
-    if facts.cpus is None or facts.cpus.others is None:
-        return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
-    return facts.cpus.allowed - facts.cpus.others < 1

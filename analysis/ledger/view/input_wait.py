@@ -167,16 +167,6 @@ def batch_s(facts: RuleInputs, *stages: str) -> float:
     return (made_s + received_s) / per_step
 
 
-def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
-    """Return the CPU seconds per batch in these stages in its worker.
-
-    Where they were not measured, it is all of the time there.
-    """
-    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
-    taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
-    return taken_s * (facts.throughput.batch_size or 0.0) / facts.batches_per_step
-
-
 def compute_s(facts: RuleInputs) -> float:
     """Return C, the mean step without what the loader costs it, s."""
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))

@@ -14,7 +14,6 @@ from feedline.analysis.ledger.view.slow_code import FEWEST, deepest, enough
 from feedline.analysis.measure.code_places import INPUT, LOGGING, OTHER, origin
 from feedline.analysis.measure.code_tree import MAIN, CodeNode
 from feedline.analysis.measure.step_model import OwnFunction
-from feedline.analysis.text.sentences import PERCENT, TIME, Sentence
 from feedline.profiler.store.sampled_stacks import StackFrame
 
 #: Places in which the loop does neither forward nor backward, nor anything else of torch's.
@@ -283,16 +282,6 @@ HOW_TO_CHECK = (
     "this finding is wrong."
 )
 
-
-_KNOWN = Sentence(
-    "the known part of the input takes {took} of each {step} step", took=TIME, step=TIME
-)
-_UNKNOWN = Sentence(
-    "another {other} per step ({part}) belong to no stage and may be input as well",
-    other=TIME,
-    part=PERCENT,
-)
-
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
 #: than makes it.
 _MIN_WORKING_SHARE = 0.5
@@ -357,17 +346,6 @@ def does(facts: RuleInputs) -> str:
         "" if facts.making and len(facts.making.functions) > 1 else "s"
     )
     return f"{verb} for each batch" if only_waits(facts) else f"{verb} each batch"
-
-
-def unsure(facts: RuleInputs) -> tuple[str, list[str]]:
-    """Return what is known where the function takes less than the gate.
-
-    Other parts of the step may be input as well. It is a message, and more.
-    """
-    took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
-    mean = facts.step.mean_s
-    more = [*makes(facts), _UNKNOWN(other=other, part=other / mean)]
-    return _KNOWN(took=took, step=mean), more
 
 
 def sure_of_the_rest(facts: RuleInputs) -> bool:

@@ -1,9 +1,9 @@
 """The function and line of the program that take most of making a sample, from sampled stacks."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE, UNPACKED
+from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence, Factor
 from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
@@ -13,6 +13,14 @@ from feedline.analysis.measure.source_lines import SourceLines, with_class
 from feedline.analysis.measure.stages import TAPPED_STAGES
 from feedline.analysis.measure.user_code import library_of
 from feedline.analysis.text.formatting import called
+
+#: What chunk_unpacked is where reads use all of the chunks that they touch.
+_UNPACKED = KnownCall(
+    "unpacked",
+    "What a sample needs is unpacked each time it is read.",
+    "Store the data uncompressed, or with a faster method such as LZ4",
+    "https://github.com/mani-skill/ManiSkill/pull/1040",
+)
 
 #: Of its caller's time: a function that takes this much of it is named instead.
 _MOST = 0.7
@@ -104,7 +112,7 @@ def slow_code(facts: RuleInputs) -> SlowCode | None:
     if slow is None or slow.known is None or slow.known.call.name not in CHUNKS or unpacked is None:
         return slow
     return replace(
-        slow, known=replace(slow.known, call=UNPACKED) if unpacked < PARTLY else slow.known
+        slow, known=replace(slow.known, call=_UNPACKED) if unpacked < PARTLY else slow.known
     )
 
 
@@ -209,12 +217,6 @@ def _of_stages(
     if tapped_s and of_tapped and known:
         parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in TAPPED_STAGES}
     return {stage: part for stage, part in parts.items() if stage in known_stages}
-
-
-def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
-    """Lines of a function -> share of its time, longest first."""
-    for line in sorted(node.lines, key=lambda at: -node.lines[at]):
-        yield line, node.lines[line] / node.seconds
 
 
 def making_line(facts: RuleInputs) -> str:

@@ -1,14 +1,10 @@
 """What part of a sample's time storage takes, what else blocks it, and what sparing it gives."""
 
-import math
-
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Refused
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     least_s,
-    making_s,
-    num_workers,
     supply_s,
 )
 from feedline.analysis.ledger.view.sample import (
@@ -28,7 +24,6 @@ ANSWERS = ("network", "another process")
 
 #: Waiting for a lock or another thread.
 LOCK = "lock"
-_CONTENDING = 2  # workers: a single one never waits for another
 
 #: docs/rules/cold_storage.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same
 #: files from the disk for 75 to 83 ms.
@@ -67,16 +62,6 @@ def storage_share(facts: RuleInputs) -> float | None:
     return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
 
 
-def answers_share(facts: RuleInputs) -> float:
-    """Return the share (0 to 1) of a sample's time in which it waits for an answer.
-
-    How many at once the other side gives as fast is unknown.
-    """
-    return (blocked_share(facts) or 0.0) * sum(
-        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
-    )
-
-
 def unknown_answers(workers: int) -> Refused:
     """Say why nothing is predicted of that many workers where samples wait for answers."""
     return Refused(
@@ -85,20 +70,6 @@ def unknown_answers(workers: int) -> Refused:
         "it: `feedline verify RUN --set "
         f"num_workers={workers}`.",
     )
-
-
-def at_locks_s(facts: RuleInputs) -> float:
-    """Return the seconds per step that more workers cannot share, as they queue for one lock.
-
-    That is how long it is held. Of the time of a sample, workers that take turns at a lock of
-    share h wait for about (W - 1) h^2 / 2 while it is mostly free: one that asks finds it held with
-    probability (W - 1) h, for half of h more. It is held for at most 1 / W of a sample's time.
-    """
-    waited = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get(LOCK, 0.0)
-    making, workers = making_s(facts) or 0.0, num_workers(facts) or 0
-    if workers < _CONTENDING:
-        return waited * making
-    return making * min(1 / workers, math.sqrt(2 * waited / (workers - 1)))
 
 
 def decoder_threads(facts: RuleInputs) -> bool:

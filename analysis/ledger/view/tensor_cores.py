@@ -49,19 +49,6 @@ FIXES = {
     ],
     TensorCores.TF32: [_TF32_CALL, _BFLOAT16],
 }
-_TRY_TF32 = (
-    "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they "
-    "take just as long, this finding is wrong."
-)
-_TRY_FLOAT16 = (
-    "Train a few hundred steps under torch.autocast('cuda', dtype=torch.float16). If "
-    "they take just as long, this finding is wrong."
-)
-CHECKS = {
-    TensorCores.UNKNOWN: _TRY_TF32,
-    TensorCores.TF32: _TRY_TF32,
-    TensorCores.FLOAT16: _TRY_FLOAT16,
-}
 
 
 def tensor_cores(devices: Iterable[str]) -> TensorCores:

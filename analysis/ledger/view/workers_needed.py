@@ -13,8 +13,11 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     unsure_s,
 )
+from feedline.analysis.ledger.view.sample import blocked_share
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
-from feedline.analysis.ledger.view.storage import at_locks_s
+from feedline.analysis.ledger.view.storage import LOCK, blocked_by
+
+_CONTENDING = 2  # workers: a single one never waits for another
 
 #: Workers beyond S / C, because batches do not take equally long (docs/rules/too_few_workers.md).
 _MARGIN = 1.15
@@ -45,7 +48,7 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
     )
     if now is None or slow is None or fast is None:
         return None
-    locked_s = 0.0 if at_own_locks(facts) else at_locks_s(facts)
+    locked_s = 0.0 if at_own_locks(facts) else _at_locks_s(facts)
     return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
 
 
@@ -127,3 +130,17 @@ def _carried(facts: RuleInputs, wanted: int) -> int:
         return math.ceil(room)
     alone_s = total.wall_s - (total.runqueue_s or 0.0)
     return math.ceil(min(float(wanted), room * alone_s / max(total.cpu_s, 1e-9)))
+
+
+def _at_locks_s(facts: RuleInputs) -> float:
+    """Return the seconds per step that more workers cannot share, as they queue for one lock.
+
+    That is how long it is held. Of the time of a sample, workers that take turns at a lock of
+    share h wait for about (W - 1) h^2 / 2 while it is mostly free: one that asks finds it held with
+    probability (W - 1) h, for half of h more. It is held for at most 1 / W of a sample's time.
+    """
+    waited = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get(LOCK, 0.0)
+    making, workers = making_s(facts) or 0.0, num_workers(facts) or 0
+    if workers < _CONTENDING:
+        return waited * making
+    return making * min(1 / workers, math.sqrt(2 * waited / (workers - 1)))

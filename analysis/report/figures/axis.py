@@ -243,18 +243,6 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
     return free
 
 
-def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
-    """Return how high a series' axis should go.
-
-    It goes over everything, unless a few peaks would flatten the rest. Peaks are left out of the
-    axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
-    """
-    ordered = sorted(peaks)
-    usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
-    top = ordered[-1] if ordered[-1] <= 2 * usual else 1.25 * usual
-    return max(top, *stack) if max(stack) <= 2 * usual else top
-
-
 def log_share(value: float, low: float, high: float) -> float:
     """Return where a value is on a logarithmic axis, 0 to 1."""
     return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))

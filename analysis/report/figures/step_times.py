@@ -11,7 +11,6 @@ from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report.figures.axis import (
     base_line,
-    clip_level,
     figure,
     level_line,
     percent,
@@ -219,7 +218,7 @@ def _axis_top(series: StepSeries) -> float:
         sum(max(0.0, values[i]) for values in series.stages.values())
         for i in range(len(series.steps))
     ]
-    level = clip_level(series.wall_max_s, totals)
+    level = _clip_level(series.wall_max_s, totals)
     unit = Scale.of_seconds(level, digits=1).factor
     return round_up(level / unit) * unit
 
@@ -392,3 +391,15 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
         "parts."
     )
     return figure(marks, _ROW * len(parts), label)
+
+
+def _clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
+    """Return how high a series' axis should go.
+
+    It goes over everything, unless a few peaks would flatten the rest. Peaks are left out of the
+    axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
+    """
+    ordered = sorted(peaks)
+    usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
+    top = ordered[-1] if ordered[-1] <= 2 * usual else 1.25 * usual
+    return max(top, *stack) if max(stack) <= 2 * usual else top

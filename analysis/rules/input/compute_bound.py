@@ -10,10 +10,11 @@ from feedline.analysis.ledger.finding import (
     Severity,
 )
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.enough_steps import input_known, interval
+from feedline.analysis.ledger.view.enough_steps import HIGH_SHARE, INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.ledger.view.loop_code import makes
 from feedline.analysis.ledger.view.own_functions import HotLine, hottest_line
+from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.text.formatting import percent, seconds
 from feedline.analysis.text.sentences import NAME, PART, PERCENT, TIME, Sentence
@@ -74,7 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *_pins(facts),
             *([] if facts.loader else makes(facts)),
             *([_STARTED(start=start_s)] if starts else []),
-            *interval(facts),
+            *_interval(facts),
         ],
         evidence=evidence + _where(facts, line),
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
@@ -194,3 +195,14 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     states=Statement.NOT_HELD,
 )
+
+
+def _interval(facts: RuleInputs) -> list[str]:
+    """Return the interval of the input's share as a sentence, where it is wide; else nothing."""
+    sure = facts.certainty
+    return [] if sure is None or not _wide(sure) else [INTERVAL(ends=(sure.low, sure.high))]
+
+
+def _wide(sure: Certainty) -> bool:
+    across = sure.low < MIN_WAIT_SHARE <= sure.high
+    return across or sure.high - sure.low > HIGH_SHARE - MIN_WAIT_SHARE

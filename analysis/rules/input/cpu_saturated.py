@@ -13,7 +13,9 @@ from feedline.analysis.ledger.finding import (
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
 from feedline.analysis.ledger.view import cpus, sample
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
+from feedline.analysis.ledger.view.cpus import throttled
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view.sample import MIN_PROCESS_RATIO, process_ratio
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.text.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
@@ -66,7 +68,7 @@ def _saturated(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits_s = waits.making_s + waits.handover_s + waits.transport_s
     making = cpus.making_share_of_training(facts)
     cost_s = min(waits_s, facts.step.mean_s * (making or 0.0))
-    quota_s = cpus.beyond_quota_s(facts)
+    quota_s = _beyond_quota_s(facts)
     weight = max(
         severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index
     )
@@ -228,3 +230,19 @@ QUOTA_RULE: Rule[RuleInputs] = Rule(
     without_gain_of_workers=_NO_MORE_WORKERS,
     action="raise the CPU quota",
 )
+
+
+def _beyond_quota_s(facts: RuleInputs) -> float:
+    """Return the seconds per step that more CPUs can spare at most.
+
+    The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
+    time, or all of them where there are helper threads. 0 without a quota that stops it.
+    """
+    use = facts.cpus
+    if not throttled(facts) or use is None or not use.own or not use.affinity:
+        return 0.0
+    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
+    most = (
+        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
+    )
+    return facts.step.mean_s * max(0.0, 1 - use.own / most)

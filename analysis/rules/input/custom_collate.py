@@ -6,7 +6,6 @@ from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
-    batch_cpu_s,
     batch_s,
     input_wait,
     making_share,
@@ -109,7 +108,7 @@ def _change(facts: RuleInputs) -> Change:
     usually takes.
     """
     nbytes = (facts.loader.batch_bytes if facts.loader else None) or 0.0
-    takes_s = batch_cpu_s(facts, "collate", "transport")
+    takes_s = _batch_cpu_s(facts, "collate", "transport")
     least_s = max(_DEFAULT_S_PER_BYTE * nbytes, takes_s - _COPIED_S_PER_BYTE * nbytes)
     left = min(1.0, max(_USUALLY_LEFT, least_s / takes_s)) if takes_s else _USUALLY_LEFT
     return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))
@@ -125,3 +124,13 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="collate without a copy",
 )
+
+
+def _batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
+    """Return the CPU seconds per batch in these stages in its worker.
+
+    Where they were not measured, it is all of the time there.
+    """
+    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
+    taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
+    return taken_s * (facts.throughput.batch_size or 0.0) / facts.batches_per_step

@@ -13,7 +13,6 @@ from feedline.analysis.ledger.view.handover import (
     MAX_PICKLE_BYTES,
     alone_s,
     at_best_s,
-    crowded,
     receiving_s,
     with_workers_s,
 )
@@ -44,7 +43,7 @@ def _check(facts: RuleInputs) -> Finding | None:
     CPUs.
     """
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
-    if not workers or making is None or alone is None or crowded(facts):
+    if not workers or making is None or alone is None or _crowded(facts):
         return None
     cost_s = facts.step.mean_s - input_wait(facts).start_s - alone
     weight = severity(facts, cost_s)
@@ -150,3 +149,14 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="use fewer workers",
 )
+
+
+def _crowded(facts: RuleInputs) -> bool:
+    """Tell whether other programs leave the training less than one CPU.
+
+    Which number of workers is best is then up to the scheduler. Where that was not sampled, a main
+    thread that waits for a CPU is a sign of it.
+    """
+    if facts.cpus is None or facts.cpus.others is None:
+        return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
+    return facts.cpus.allowed - facts.cpus.others < 1

@@ -7,9 +7,18 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.ledger.view.loop_code import HOW_TO_CHECK, unsure
+from feedline.analysis.ledger.view.loop_code import HOW_TO_CHECK, makes
 from feedline.analysis.ledger.view.own_functions import named_functions
 from feedline.analysis.text.sentences import NAME, PERCENT, TIME, Sentence
+
+_KNOWN = Sentence(
+    "the known part of the input takes {took} of each {step} step", took=TIME, step=TIME
+)
+_UNKNOWN = Sentence(
+    "another {other} per step ({part}) belong to no stage and may be input as well",
+    other=TIME,
+    part=PERCENT,
+)
 
 _RULE_ID = "input_not_seen"
 _ELSEWHERE = Sentence(
@@ -52,7 +61,7 @@ def check(facts: RuleInputs) -> Finding:
         "full report), and this finding is wrong."
     )
     if facts.making is not None:
-        (message, more), how_to_check = unsure(facts), HOW_TO_CHECK
+        (message, more), how_to_check = _unsure(facts), HOW_TO_CHECK
     elif facts.loader is not None:
         message = _ELSEWHERE(kind=facts.loader.kind, step=facts.step.mean_s)
         how_to_check = (
@@ -117,3 +126,14 @@ RULE: Rule[RuleInputs] = Rule(
     states=Statement.INPUT_UNSEEN,
 )
 TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, _change, of_input=True)
+
+
+def _unsure(facts: RuleInputs) -> tuple[str, list[str]]:
+    """Return what is known where the function takes less than the gate.
+
+    Other parts of the step may be input as well. It is a message, and more.
+    """
+    took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
+    mean = facts.step.mean_s
+    more = [*makes(facts), _UNKNOWN(other=other, part=other / mean)]
+    return _KNOWN(took=took, step=mean), more

@@ -22,8 +22,13 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.loader_call import arguments
-from feedline.analysis.ledger.view.sample import from_swap
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, unknown_answers
+from feedline.analysis.ledger.view.sample import blocked_share, from_swap
+from feedline.analysis.ledger.view.storage import (
+    ANSWERS,
+    MIN_BLOCKED_SHARE,
+    blocked_by,
+    unknown_answers,
+)
 from feedline.analysis.ledger.view.workers_needed import (
     advised,
     gained_s,
@@ -149,7 +154,7 @@ def _change(facts: RuleInputs) -> Change | Refused:
         return NOT_SPLIT
     if useless(facts):
         return NO_SHARDS
-    if number is not None and answers_share(facts) > MIN_BLOCKED_SHARE:
+    if number is not None and _answers_share(facts) > MIN_BLOCKED_SHARE:
         return unknown_answers(number)
     return Change(settings=arguments(facts, number))
 
@@ -234,3 +239,13 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="change num_workers",
 )
+
+
+def _answers_share(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of a sample's time in which it waits for an answer.
+
+    How many at once the other side gives as fast is unknown.
+    """
+    return (blocked_share(facts) or 0.0) * sum(
+        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
+    )

@@ -1,5 +1,7 @@
 """A function of the program takes most of making a sample."""
 
+from collections.abc import Iterator
+
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import (
     SHARE,
@@ -17,12 +19,12 @@ from feedline.analysis.ledger.view.own_functions import speeding_up
 from feedline.analysis.ledger.view.slow_code import (
     CHUNKS,
     SlowCode,
-    lines_of,
     reported,
     slow_code,
     unpacked_per_byte,
 )
 from feedline.analysis.measure.code_places import COLLATE
+from feedline.analysis.measure.code_tree import CodeNode
 from feedline.analysis.text.formatting import nearly
 from feedline.analysis.text.sentences import FUNCTION, NAME, NUMBER, PART, Sentence
 
@@ -118,7 +120,7 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
             SHARE,
             str(line),
         )
-        for line, part in list(lines_of(slow.node))[:_NAMED]
+        for line, part in list(_lines_of(slow.node))[:_NAMED]
     ]
     source = (
         [reported(slow.known.call, slow.known.seconds / code.making.seconds, "making a sample")]
@@ -178,3 +180,9 @@ RULE: Rule[RuleInputs] = Rule(
     free=_free,
     action="speed up this function",
 )
+
+
+def _lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
+    """Lines of a function -> share of its time, longest first."""
+    for line in sorted(node.lines, key=lambda at: -node.lines[at]):
+        yield line, node.lines[line] / node.seconds

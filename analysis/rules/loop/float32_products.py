@@ -7,7 +7,6 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Refused, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.tensor_cores import (
-    CHECKS,
     CONDITION,
     FIXES,
     MIN_SHARE,
@@ -15,6 +14,20 @@ from feedline.analysis.ledger.view.tensor_cores import (
     tensor_cores,
 )
 from feedline.analysis.text.sentences import TIME, Sentence
+
+_TRY_TF32 = (
+    "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they "
+    "take just as long, this finding is wrong."
+)
+_TRY_FLOAT16 = (
+    "Train a few hundred steps under torch.autocast('cuda', dtype=torch.float16). If "
+    "they take just as long, this finding is wrong."
+)
+_CHECKS = {
+    TensorCores.UNKNOWN: _TRY_TF32,
+    TensorCores.TF32: _TRY_TF32,
+    TensorCores.FLOAT16: _TRY_FLOAT16,
+}
 
 _RULE_ID = "float32_products"
 
@@ -65,7 +78,7 @@ def _check(facts: RuleInputs) -> Finding | None:
         fix=fix,
         fix_more=others,
         condition=CONDITION,
-        how_to_check=CHECKS[cores],
+        how_to_check=_CHECKS[cores],
         cost_s=min(work.float32_products_s, step.mean_s),
         cost_kind=CostKind.BOUND,
     )

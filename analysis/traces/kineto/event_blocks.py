@@ -13,8 +13,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.trace_columns import Kind
-
 NONE: Final = msgspec.Raw()  # a value that is not there
 _Scalar = int | float | str | None
 #: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects,
@@ -115,51 +113,11 @@ class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
 
 
 AnySpan = _Span | ExactSpan | Begin
-AnyEvent = AnySpan | End | Label
 
 _others: Any = functools.reduce(operator.or_, IGNORED, Begin | End | Label)
 _FLOAT_DECODER = msgspec.json.Decoder(list[_Span | _others])
 _EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
 ONE = msgspec.json.Decoder(ExactSpan | _others)
-
-#: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those
-#: of its first releases (2021), and those of builds for other devices.
-_KIND_OF_CATEGORY = {
-    "kernel": Kind.KERNEL,
-    "concurrent_kernel": Kind.KERNEL,
-    "collective_comm": Kind.KERNEL,
-    "gpu_memcpy": Kind.COPY,
-    "memcpy": Kind.COPY,
-    "gpu_memset": Kind.SET,
-    "memset": Kind.SET,
-    "runtime": Kind.RUNTIME,
-    "cuda_runtime": Kind.RUNTIME,
-    "cuda_driver": Kind.RUNTIME,
-    "hip_runtime": Kind.RUNTIME,
-    "hip_driver": Kind.RUNTIME,
-    "hip_api": Kind.RUNTIME,
-    "glow_runtime": Kind.RUNTIME,
-    "mtia_runtime": Kind.RUNTIME,
-    "xpu_runtime": Kind.RUNTIME,
-    "xpu_driver": Kind.RUNTIME,
-    "privateuse1_runtime": Kind.RUNTIME,
-    "privateuse1_driver": Kind.RUNTIME,
-    "cpu_op": Kind.OPERATOR,
-    "operator": Kind.OPERATOR,
-    "user_annotation": Kind.ANNOTATION,
-    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
-    "python_function": Kind.PYTHON,
-    "cuda_sync": Kind.SYNC,
-    "hip_sync": Kind.SYNC,
-    "xpu_sync": Kind.SYNC,
-    "overhead": Kind.OVERHEAD,
-    "system": Kind.SYSTEM,  # trace_columns.py's own: Kineto records none
-}
-
-
-def kind_of(category: str) -> Kind:
-    """Return the kind of a category, of any version of the format; OTHER if unknown."""
-    return _KIND_OF_CATEGORY.get(category.lower(), Kind.OTHER)
 
 
 def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:

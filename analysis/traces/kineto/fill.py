@@ -16,12 +16,11 @@ from feedline.analysis.traces.kineto.event_blocks import (
     Begin,
     Block,
     End,
-    kind_of,
 )
 from feedline.analysis.traces.kineto.stream import as_int
 from feedline.analysis.traces.trace_columns import (
+    EVENT_DTYPE,
     CollectiveArgs,
-    Growing,
     Kind,
     Rows,
     Shape,
@@ -29,6 +28,55 @@ from feedline.analysis.traces.trace_columns import (
     Track,
 )
 from feedline.profiler.errors import TraceDamaged
+
+
+class _Growing:
+    """An array that grows in place: it is never held twice, as joining parts would."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = np.empty(0, EVENT_DTYPE)
+
+    def more(self, count: int) -> Rows:
+        """Return new rows, to be filled before the next call."""
+        before = len(self.rows)
+        # realloc, which moves pages and not bytes on Linux
+        self.rows.resize(before + count, refcheck=False)
+        return self.rows[before:]
+
+
+#: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those
+#: of its first releases (2021), and those of builds for other devices.
+_KIND_OF_CATEGORY = {
+    "kernel": Kind.KERNEL,
+    "concurrent_kernel": Kind.KERNEL,
+    "collective_comm": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "memcpy": Kind.COPY,
+    "gpu_memset": Kind.SET,
+    "memset": Kind.SET,
+    "runtime": Kind.RUNTIME,
+    "cuda_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.RUNTIME,
+    "hip_runtime": Kind.RUNTIME,
+    "hip_driver": Kind.RUNTIME,
+    "hip_api": Kind.RUNTIME,
+    "glow_runtime": Kind.RUNTIME,
+    "mtia_runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "xpu_driver": Kind.RUNTIME,
+    "privateuse1_runtime": Kind.RUNTIME,
+    "privateuse1_driver": Kind.RUNTIME,
+    "cpu_op": Kind.OPERATOR,
+    "operator": Kind.OPERATOR,
+    "user_annotation": Kind.ANNOTATION,
+    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
+    "python_function": Kind.PYTHON,
+    "cuda_sync": Kind.SYNC,
+    "hip_sync": Kind.SYNC,
+    "xpu_sync": Kind.SYNC,
+    "overhead": Kind.OVERHEAD,
+    "system": Kind.SYSTEM,  # trace_columns.py's own: Kineto records none
+}
 
 _Key = TypeVar("_Key")
 _LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
@@ -279,7 +327,7 @@ class Filled:
         self.shapes: _NumberedValues[bytes] = _NumberedValues(budget, _shape_of)
         self.collectives: _NumberedValues[CollectiveArgs] = _NumberedValues(budget)
         self.unreadable = self.negative = self.alone = 0
-        self._growing = Growing()
+        self._growing = _Growing()
         self._marks: list[_Mark] = []
 
     @property
@@ -375,9 +423,14 @@ class _Kinds(dict[str, int]):
     """Kinds by category, as files spell them."""
 
     def __missing__(self, category: str) -> int:
-        self[category] = kind = int(kind_of(category))
+        self[category] = kind = int(_kind_of(category))
         return kind
 
 
 def _column(values: Iterable[Any], dtype: str, count: int) -> npt.NDArray[Any]:
     return np.fromiter(values, dtype, count)
+
+
+def _kind_of(category: str) -> Kind:
+    """Return the kind of a category, of any version of the format; OTHER if unknown."""
+    return _KIND_OF_CATEGORY.get(category.lower(), Kind.OTHER)

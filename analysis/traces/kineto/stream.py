@@ -19,7 +19,7 @@ from feedline.analysis.traces.kineto.event_blocks import (
     NO_ARGS,
     NONE,
     ONE,
-    AnyEvent,
+    AnySpan,
     Args,
     Begin,
     Block,
@@ -32,6 +32,8 @@ from feedline.analysis.traces.kineto.event_blocks import (
 from feedline.analysis.traces.makers import maker_of_bytes, maker_of_lines, refusal_of
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import MissingDependency, TraceDamaged
+
+_AnyEvent = AnySpan | End | Label
 
 _inflating: Any = zlib
 _GZIP = b"\x1f\x8b"
@@ -166,7 +168,7 @@ def _opened(path: str) -> IO[bytes]:
         raise TraceDamaged(f"{path} is not a URL that fsspec supports ({error})") from error
 
 
-def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
+def _tolerant(block: bytes) -> tuple[list[_AnyEvent], int] | None:
     """Return events of a list without its brackets, and how many of its entries are none.
 
     None: it is not JSON.
@@ -185,7 +187,7 @@ def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
     return events, len(objects) - len(events)
 
 
-def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, int | None]:
+def _one_by_one(block: bytes, final: bool = False) -> tuple[list[_AnyEvent], int, int | None]:
     """Decode each event that can be read.
 
     Say how many cannot, and where the list ends if it does so within the block.
@@ -195,7 +197,7 @@ def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int,
         final: nothing follows, so that what follows the list is known to be whole.
     """
     begins = [0, *(match.end() for match in _BOUNDARY.finditer(block)), len(block)]
-    events: list[AnyEvent] = []
+    events: list[_AnyEvent] = []
     dropped = 0
     for begin, end in zip(begins, begins[1:]):
         piece = block[begin:end]
@@ -224,7 +226,7 @@ def _is_rest(text: bytes) -> bool:
     return True
 
 
-def _event(piece: bytes) -> AnyEvent | None:
+def _event(piece: bytes) -> _AnyEvent | None:
     piece = piece.strip().rstrip(b",")
     try:
         return ONE.decode(piece)
@@ -233,7 +235,7 @@ def _event(piece: bytes) -> AnyEvent | None:
         return read[0][0] if read and len(read[0]) == 1 else None
 
 
-def _coerced(entry: Any) -> AnyEvent | None:
+def _coerced(entry: Any) -> _AnyEvent | None:
     """Return an event of whatever types a file has.
 
     An empty object is one of no use: rocprof begins its lists with it, and XProf ends them.

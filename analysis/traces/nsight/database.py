@@ -18,7 +18,7 @@ from urllib.parse import quote
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.trace_columns import DEFAULT, Kind, Rows, TraceLimits
+from feedline.analysis.traces.trace_columns import DEFAULT, TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 THREADS = 0x1000000
@@ -64,16 +64,6 @@ def process_of(global_tid: IntArray) -> IntArray:
     Guide, "Common SQLite Examples", "Serialized Process and Thread Identifiers".
     """
     return global_tid - global_tid % THREADS
-
-
-def pid_of(global_id: int) -> int:
-    """Return the operating system's number of the process."""
-    return global_id // THREADS % THREADS
-
-
-def tid_of(global_tid: int) -> int:
-    """Return the operating system's number of the thread."""
-    return global_tid % THREADS
 
 
 @dataclass(frozen=True)
@@ -360,29 +350,6 @@ class Names:
         names = [texts.get(value) or unnamed for value in known.tolist()]
         named = [self(text if clean is None else clean.get(text, text)) for text in names]
         return np.array(named, np.int64)[index.reshape(-1)] if len(known) else np.zeros(0, np.int64)
-
-
-def event_rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
-    """Make a table of one kind.
-
-    Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the
-    start.
-    """
-    count = len(columns["start"])
-    table = np.zeros(count, EVENT_ROW_DTYPE)
-    for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
-        table[name] = missing
-    for name, values in columns.items():
-        if name in (EVENT_ROW_DTYPE.names or ()):
-            limit = TIMES if EVENT_ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
-            table[name] = (
-                values
-                if name in ("process", "place", "correlation")
-                else np.clip(values, -limit, limit)
-            )
-    table["end"] = np.maximum(table["end"], table["start"])
-    table["kind"] = kind
-    return table
 
 
 @dataclass(frozen=True)

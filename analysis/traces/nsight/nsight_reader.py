@@ -14,20 +14,20 @@ from feedline.analysis.traces.makers import READ
 from feedline.analysis.traces.nsight import nvtx
 from feedline.analysis.traces.nsight.database import (
     END,
+    EVENT_ROW_DTYPE,
     EXPORT,
     META_TABLES,
     START,
+    THREADS,
+    TIMES,
     Database,
     Names,
     Recording,
     RowField,
-    event_rows,
     open_database,
-    pid_of,
     process_of,
     rank_of,
     recording_of,
-    tid_of,
 )
 from feedline.analysis.traces.nsight.nvtx import NcclPayload, nccl_of_kernels
 from feedline.analysis.traces.trace_columns import (
@@ -137,7 +137,7 @@ def _kernels(database: Database, names: Names) -> Rows:
         },
     )
     columns["name"] = names.of_strings(database, columns.pop("string"), "kernel without a name")
-    return event_rows(Kind.KERNEL, columns)
+    return _event_rows(Kind.KERNEL, columns)
 
 
 def _copies(database: Database, names: Names) -> Rows:
@@ -155,7 +155,7 @@ def _copies(database: Database, names: Names) -> Rows:
                     f"{_of(_MEMORIES, target, _NOT_KNOWN)})")
               for way, source, target in known.tolist()]  # fmt: skip
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
-    return event_rows(Kind.COPY, columns)
+    return _event_rows(Kind.COPY, columns)
 
 
 def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
@@ -174,7 +174,7 @@ def _sets(database: Database, names: Names) -> Rows:
     known, index = np.unique(columns.pop("memory"), return_inverse=True)
     called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
-    return event_rows(Kind.SET, columns)
+    return _event_rows(Kind.SET, columns)
 
 
 def _graphs(database: Database, names: Names) -> Rows:
@@ -188,7 +188,7 @@ def _graphs(database: Database, names: Names) -> Rows:
         if len(columns["start"])
         else columns["start"]
     )
-    return event_rows(Kind.KERNEL, columns)
+    return _event_rows(Kind.KERNEL, columns)
 
 
 def _waits(database: Database, names: Names, done: Rows) -> Rows:
@@ -205,7 +205,7 @@ def _waits(database: Database, names: Names, done: Rows) -> Rows:
     known, index = np.unique(columns.pop("way"), return_inverse=True)
     called = [names(_of(_WAIT_NAMES, way, 0)) for way in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
-    table = event_rows(Kind.SYNC, columns)
+    table = _event_rows(Kind.SYNC, columns)
     table["device"] = _devices(table, done)
     return table
 
@@ -294,7 +294,7 @@ def _overhead(database: Database, names: Names) -> list[Rows]:
 
 def _on_threads(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     columns["process"] = process_of(columns["place"])
-    return event_rows(kind, columns)
+    return _event_rows(kind, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -462,7 +462,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
     notes = list(whole.notes)
     if shared:
         notes.append(
-            f"process {pid_of(process)} drives several devices: each is treated as a separate "
+            f"process {_pid_of(process)} drives several devices: each is treated as a separate "
             f"rank with the same host threads"
         )
     return Trace(
@@ -521,8 +521,8 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
     threads = {**whole.session.threads, **whole.ranges.threads}
     tracks = [
         Track(
-            str(pid_of(process)),
-            str(tid_of(place) if number < 0 else place),
+            str(_pid_of(process)),
+            str(_tid_of(place) if number < 0 else place),
             number,
             threads.get(place, "") if number < 0 else "",
         )
@@ -550,3 +550,36 @@ def _events(rows: Rows, track: IntArray, collective: IntArray, shift: int) -> Ro
     events["correlation"][events["correlation"] == 0] = -1
     events["track"], events["collective"] = track, collective
     return events
+
+
+def _pid_of(global_id: int) -> int:
+    """Return the operating system's number of the process."""
+    return global_id // THREADS % THREADS
+
+
+def _tid_of(global_tid: int) -> int:
+    """Return the operating system's number of the thread."""
+    return global_tid % THREADS
+
+
+def _event_rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
+    """Make a table of one kind.
+
+    Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the
+    start.
+    """
+    count = len(columns["start"])
+    table = np.zeros(count, EVENT_ROW_DTYPE)
+    for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
+        table[name] = missing
+    for name, values in columns.items():
+        if name in (EVENT_ROW_DTYPE.names or ()):
+            limit = TIMES if EVENT_ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
+            table[name] = (
+                values
+                if name in ("process", "place", "correlation")
+                else np.clip(values, -limit, limit)
+            )
+    table["end"] = np.maximum(table["end"], table["start"])
+    table["kind"] = kind
+    return table

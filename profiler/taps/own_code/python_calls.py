@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -450,41 +450,3 @@ class RunningFrame(NamedTuple):
     number: int
     code: CodeType
     at: int
-
-
-def line_of(code: CodeType, at: int) -> int:
-    """Return the line of an instruction; 0 if unknown."""
-    return next((line for begin, end, line in code.co_lines() if begin <= at < end and line), 0)
-
-
-def running_frames() -> list[RunningFrame]:
-    """Return what runs in this thread, the outermost first."""
-    frames: list[RunningFrame] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        frames.append(RunningFrame(id(frame), frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    frames.reverse()
-    return frames
-
-
-def ran_throughout(
-    before: Iterable[RunningFrame], after: Iterable[RunningFrame], called: CalledTimes
-) -> list[tuple[RunningFrame, RunningFrame]]:
-    """Return what ran in all of a stretch, the outermost first: as it was at both ends.
-
-    Args:
-        before: what ran at its beginning.
-        after: what ran at its end.
-        called: in it. A function that was called in it may have taken the place of an earlier call.
-    """
-    pairs = []
-    for at_begin, at_end in zip(before, after):
-        if (
-            at_begin.number != at_end.number
-            or at_begin.code is not at_end.code
-            or id(at_begin.code) in called.whole
-        ):
-            break
-        pairs.append((at_begin, at_end))
-    return pairs

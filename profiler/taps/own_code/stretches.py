@@ -8,9 +8,9 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 import torch
@@ -20,14 +20,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.own_code.python_calls import (
-    CalledTimes,
-    CallTimes,
-    RunningFrame,
-    line_of,
-    ran_throughout,
-    running_frames,
-)
+from feedline.profiler.taps.own_code.python_calls import CalledTimes, CallTimes, RunningFrame
 from feedline.profiler.taps.source_names import name_of
 
 # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they
@@ -133,8 +126,8 @@ class _StretchSums:
         if isinstance(what, int):
             return name_of(self.codes[what])
         code = self.codes[what.code]
-        first = code.co_firstlineno if what.first < 0 else line_of(code, what.first)
-        return name_of(code, (first, line_of(code, what.last)), around=what.last <= what.first)
+        first = code.co_firstlineno if what.first < 0 else _line_of(code, what.first)
+        return name_of(code, (first, _line_of(code, what.last)), around=what.last <= what.first)
 
 
 class _Stretch:
@@ -165,7 +158,7 @@ class _Stretch:
         self.start, self.took = start, took
         self.codes = called.codes | {id(frame.code): frame.code for frame in after}
         self._called, self._after = called, after
-        self._through = ran_throughout(before, after, called)
+        self._through = _ran_throughout(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
         # as a solver
@@ -318,7 +311,7 @@ class OwnCodeTimer:
         if self._calls is None:
             self._calls = CallTimes()
         begun = clock.wall_ns()
-        before = _of_the_program(running_frames())
+        before = _of_the_program(_running_frames())
         self._copied = 0
         seen = self._calls.on()
         self._begun = begun, clock.wall_ns(), before
@@ -339,7 +332,7 @@ class OwnCodeTimer:
                 took,
                 called,
                 before,
-                _of_the_program(running_frames()),
+                _of_the_program(_running_frames()),
                 self._loop,
                 self._ran,
             )
@@ -379,7 +372,7 @@ class OwnCodeTimer:
     def loop_runs(self) -> None:
         """Note that a backward pass or an update was made: what runs now is the training loop."""
         if self._looks or (self._steps < _WARM_UP_STEPS and recorder.flops is None):
-            self._loop.update((id(frame.code), frame.code) for frame in running_frames())
+            self._loop.update((id(frame.code), frame.code) for frame in _running_frames())
 
     def end(self) -> None:
         """Stop observing."""
@@ -450,3 +443,41 @@ def _write(sums: _StretchSums, flags: int, segment: Segment) -> None:
             source=segment.name_id(name),
             flags=flags,
         )
+
+
+def _line_of(code: CodeType, at: int) -> int:
+    """Return the line of an instruction; 0 if unknown."""
+    return next((line for begin, end, line in code.co_lines() if begin <= at < end and line), 0)
+
+
+def _running_frames() -> list[RunningFrame]:
+    """Return what runs in this thread, the outermost first."""
+    frames: list[RunningFrame] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(RunningFrame(id(frame), frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    frames.reverse()
+    return frames
+
+
+def _ran_throughout(
+    before: Iterable[RunningFrame], after: Iterable[RunningFrame], called: CalledTimes
+) -> list[tuple[RunningFrame, RunningFrame]]:
+    """Return what ran in all of a stretch, the outermost first: as it was at both ends.
+
+    Args:
+        before: what ran at its beginning.
+        after: what ran at its end.
+        called: in it. A function that was called in it may have taken the place of an earlier call.
+    """
+    pairs = []
+    for at_begin, at_end in zip(before, after):
+        if (
+            at_begin.number != at_end.number
+            or at_begin.code is not at_end.code
+            or id(at_begin.code) in called.whole
+        ):
+            break
+        pairs.append((at_begin, at_end))
+    return pairs

@@ -20,6 +20,7 @@ from traces.numbers.lines import (
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
+from feedline.analysis.traces.rank_trace import _window_of
 from feedline.analysis.traces.trace_budget import (
     _ONE_RANK,
     STEP_PARTS,
@@ -33,7 +34,7 @@ from feedline.analysis.traces.trace_budget import (
     with_waiting,
 )
 from feedline.analysis.traces.trace_columns import Kind
-from feedline.analysis.traces.trace_steps import find_steps, find_threads, window_of
+from feedline.analysis.traces.trace_steps import find_steps, find_threads
 
 STEP = said("ProfilerStep#1", 0, 100)
 
@@ -43,7 +44,7 @@ def budget(one):
     steps = find_steps(one, who)
     return budget_of_rank(
         steps,
-        window_of(one, steps),
+        _window_of(one, steps),
         find_activity(one, who, steps, work, find_waits(one, who)),
         work,
     )

@@ -3,8 +3,9 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
+from feedline.analysis.traces.rank_trace import _window_of
 from feedline.analysis.traces.trace_budget import device_work, find_input, find_waits
-from feedline.analysis.traces.trace_steps import find_steps, find_threads, window_of
+from feedline.analysis.traces.trace_steps import find_steps, find_threads
 
 STEP = said("ProfilerStep#1", 0, 100)
 
@@ -13,7 +14,7 @@ def found(*rows):
     one = trace(*rows)
     who = find_threads(one)
     return find_input(
-        one, who, window_of(one, find_steps(one, who)), find_waits(one, who), device_work(one).busy
+        one, who, _window_of(one, find_steps(one, who)), find_waits(one, who), device_work(one).busy
     )
 
 

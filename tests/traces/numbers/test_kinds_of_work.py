@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedline.analysis.traces.kernel_names import FLOAT32_PRODUCT, Copy, _synchronises, copy_of
+from feedline.analysis.traces.kernel_names import FLOAT32_PRODUCT, Copy, _synchronises
+from feedline.analysis.traces.rank_trace import _copy_of
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_calls_that_return_at_once_are_not(name):
     ],
 )
 def test_a_copys_name_says_which_way_it_goes_and_from_which_memory(name, wanted):
-    assert copy_of(name) == wanted
+    assert _copy_of(name) == wanted
 
 
 @pytest.mark.parametrize(

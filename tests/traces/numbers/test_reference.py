@@ -10,7 +10,7 @@ from needs import TRACES
 
 from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.rank_trace import RankTrace, _window_of, summarise
 from feedline.analysis.traces.trace_budget import (
     DeviceWork,
     GpuFigures,
@@ -21,7 +21,7 @@ from feedline.analysis.traces.trace_budget import (
     gpu_figures,
 )
 from feedline.analysis.traces.trace_columns import Trace
-from feedline.analysis.traces.trace_steps import TraceWindow, find_threads, window_of
+from feedline.analysis.traces.trace_steps import TraceWindow, find_threads
 
 REFERENCE = TRACES / "reference.json"
 WANTED = json.loads(REFERENCE.read_text())["traces"] if REFERENCE.exists() else {}
@@ -58,7 +58,7 @@ def input_of(name: str) -> Input:
     waits, busy = find_waits(trace, who), whole(name)[0].busy
     either = joined(waits, busy)
     window = (
-        window_of(trace, steps)
+        _window_of(trace, steps)
         if steps.by == "profiler_step"
         else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
     )
