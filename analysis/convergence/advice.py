@@ -34,6 +34,15 @@ _ADAPTIVE = (
 _WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")
 _OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
 _AS_IT_IS = "the unchanged training, with the same number of samples"
+_WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
+#: Of the training at most: the longest of You and others (arXiv:1904.00962, table 4), 1/5 at a
+#: batch of 32,768.
+_WARMUP_SHARE = 1 / 5
+_FEWEST_WARMUP = 2  # updates: a shorter one changes nothing
+_STARTS_LOW = 0.5  # of its highest rate: a training whose rate begins below it warms up already
+_ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have in common
+_GROWTH_EPOCHS = 4  # fewer have no room for three stages
+_WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
 
 
 @dataclass(frozen=True)
@@ -159,15 +168,6 @@ def is_adaptive(run: TrainingRecord) -> bool:
 def norm_layers(run: TrainingRecord) -> dict[str, int]:
     norms = run.setup.get("norms")
     return {str(kind): n for kind, n in norms.items() if n} if isinstance(norms, dict) else {}
-
-
-_WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
-#: Of the training at most: the longest of You and others (arXiv:1904.00962, table 4), 1/5 at a
-#: batch of 32,768.
-_WARMUP_SHARE = 1 / 5
-_FEWEST_WARMUP = 2  # updates: a shorter one changes nothing
-_STARTS_LOW = 0.5  # of its highest rate: a training whose rate begins below it warms up already
-_ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have in common
 
 
 def lower_rate(case: AdviceCase) -> Iterator[Advice]:
@@ -309,10 +309,6 @@ def _rates_of(run: TrainingRecord) -> FloatArray:
     """Return the learning rates in their order."""
     rate = run.curves.get("lr")
     return rate.values[np.isfinite(rate.values)] if rate is not None else np.zeros(0)
-
-
-_GROWTH_EPOCHS = 4  # fewer have no room for three stages
-_WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
 
 
 def for_price(case: AdviceCase) -> Iterator[Advice]:

@@ -46,6 +46,14 @@ _MEASURABLE_SHARE = 0.8
 #: From this many windows on their lowest and highest value are far enough apart to hold that of the
 #: training; of fewer, a standard error is added to each, half of its interval on a scale of ratios.
 _MANY_WINDOWS = 8
+#: First in a report; the others by name.
+_CURVE_ORDER = ("train loss", "eval loss", "lr")
+# times the median: an update that took longer has an evaluation or a checkpoint before it, and is
+# not a step
+_PAUSE = 5.0
+#: Ways of sharing gradients after which all ranks have the same one (profiler/taps/convergence/norms.py).
+_AVERAGED = ("ddp", "hook")
+_SAME_WHOLE = 1e-3  # relative difference of its squared norm between ranks: rounding is far below
 
 
 def _noise_over_training(recorded: TrainingRecord) -> NoiseOverTraining:
@@ -161,16 +169,6 @@ def _steady(values: FloatArray) -> FloatArray:
         return np.full(len(values), values.mean())
     padded = np.concatenate([values[1:2], values, values[-2:-1]])
     return np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
-
-
-#: First in a report; the others by name.
-_CURVE_ORDER = ("train loss", "eval loss", "lr")
-# times the median: an update that took longer has an evaluation or a checkpoint before it, and is
-# not a step
-_PAUSE = 5.0
-#: Ways of sharing gradients after which all ranks have the same one (profiler/taps/convergence/norms.py).
-_AVERAGED = ("ddp", "hook")
-_SAME_WHOLE = 1e-3  # relative difference of its squared norm between ranks: rounding is far below
 
 
 def summarise(recorded: TrainingRecord) -> ConvergenceSummary:

@@ -25,6 +25,14 @@ _STEP_TIME_ERRORS = 2.0
 #: was measured follows 131 (docs/measured/time-to-target.md). McCandlish and others speak of the
 #: same order of magnitude.
 _PROXY = 3.0
+DOUBT = (
+    "The noise scale only approximates the critical batch size (Merrill et al., "
+    "arXiv:2505.23971): trust only its order of magnitude"
+)
+#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the
+#: upper end, 2 of 3 samples are wasted; at a third of the lower end, doubling the batch still saves
+#: 37 % of the updates.
+_FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -185,16 +193,6 @@ def time_to_target(
         None if high is None else high * slow,
         step.source,
     )
-
-
-DOUBT = (
-    "The noise scale only approximates the critical batch size (Merrill et al., "
-    "arXiv:2505.23971): trust only its order of magnitude"
-)
-#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the
-#: upper end, 2 of 3 samples are wasted; at a third of the lower end, doubling the batch still saves
-#: 37 % of the updates.
-_FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 def _says(

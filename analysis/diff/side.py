@@ -31,6 +31,14 @@ _FEWEST_STACKS = 50
 #: Of the whole: what a function takes that was not seen. Less than 1 % is not told, and of few
 #: stacks none may be in it.
 UNSEEN = math.hypot(0.01, 1 / _FEWEST_STACKS)
+#: Stages in which the main thread's CPU time is measured.
+CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}
+#: Groups of quantities that are per step.
+OF_STEP = ("step", "stage", "cpu", "wait", "collective", CODE_OF_STEP)
+#: Groups of quantities that sampled stacks tell.
+OF_CODE = (CODE_OF_SAMPLE, CODE_OF_STEP)
+_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
+MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
 
 
 @dataclass(frozen=True)
@@ -98,15 +106,6 @@ class Influence:
     NONE = "none"
     CPU = "cpu"
     THREAD = "thread"
-
-
-#: Stages in which the main thread's CPU time is measured.
-CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}
-#: Groups of quantities that are per step.
-OF_STEP = ("step", "stage", "cpu", "wait", "collective", CODE_OF_STEP)
-#: Groups of quantities that sampled stacks tell.
-OF_CODE = (CODE_OF_SAMPLE, CODE_OF_STEP)
-_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -384,6 +383,3 @@ def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float
         min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
     )
     return float(values[order[at]] + values[order[upper]]) / 2
-
-
-MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured

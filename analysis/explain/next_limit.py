@@ -38,6 +38,13 @@ _ABOVE = Refused(
 _CLOCKS = 0.03  # what limits are off by, too (analysis/explain/roofs.py)
 # whose work is a batch's: that of all others is a step's
 _OF_BATCHES = frozenset({*MAKING_STAGES, *INPUT_STAGES, "pin"})
+_KINDS = {
+    CostKind.PREDICTED: GainKind.PREDICTED,
+    CostKind.BOUND: GainKind.AT_MOST,
+    CostKind.ESTIMATED: GainKind.ABOUT,
+    CostKind.OR_MORE: GainKind.ABOUT,
+    CostKind.AT_LEAST: GainKind.AT_LEAST,
+}
 
 
 def cap_at_next_limit(
@@ -235,15 +242,6 @@ def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> F
     weight = max(finding.severity, Severity.of(most_s / mean_s), key=_GRAVEST.index)
     kind = CostKind.BOUND if holds(limit) else finding.cost_kind
     return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_kind=kind)
-
-
-_KINDS = {
-    CostKind.PREDICTED: GainKind.PREDICTED,
-    CostKind.BOUND: GainKind.AT_MOST,
-    CostKind.ESTIMATED: GainKind.ABOUT,
-    CostKind.OR_MORE: GainKind.ABOUT,
-    CostKind.AT_LEAST: GainKind.AT_LEAST,
-}
 
 
 def with_gains(

@@ -25,6 +25,13 @@ _WAITING = ("wait", "epoch_start")  # of the main process
 _MOVING = ("transport", "pin", "copy")  # in the main process
 # a read that is blocked for so much of its time comes from a disk; so much of a step is told
 _MOSTLY = 0.5
+_NO_CEILINGS = (
+    "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
+)
+# the clocks of several processes, and steps that begin before their first batch was asked for
+_MARGIN = 0.03
+_WARM = 3  # columns of a long series that are left out of its spread
+_KNEE_SHARE = 0.95
 
 
 def _of_run(run: MeasuredRun) -> list[ThroughputBound]:
@@ -326,11 +333,6 @@ def _in_samples(
     )
 
 
-_NO_CEILINGS = (
-    "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
-)
-
-
 def _peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
     """Find it in a file of ceilings: the maker's figure before the best round that was measured.
 
@@ -377,12 +379,6 @@ def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> tuple[float | 
         return None, "the ceilings file gives no peak FLOP/s"
     same = [product for product in products if ceilings.peak_flops in (product.value, product.high)]
     return ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
-
-
-# the clocks of several processes, and steps that begin before their first batch was asked for
-_MARGIN = 0.03
-_WARM = 3  # columns of a long series that are left out of its spread
-_KNEE_SHARE = 0.95
 
 
 def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | None:

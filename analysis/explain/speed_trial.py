@@ -29,6 +29,9 @@ _CHANGED_BY = 1.25
 # gain that a change must be sure to give: less is not worth a line of code, and within what
 # machines drift
 MARGIN = 0.02
+LEDGER = "ledger.jsonl"
+SPEED = "speed"
+_VERIFY = "verify"  # folder beside the runs, where trials are by default
 
 
 @dataclass(frozen=True)
@@ -227,11 +230,6 @@ def _judged(runs: Sequence[TrialRun], gain: _MeasuredGain | None, margin: float)
 def _more(gain: float) -> str:
     """Return a gain as a percentage with its sign: +12.3 %."""
     return f"{100 * gain:+.1f} %"
-
-
-LEDGER = "ledger.jsonl"
-SPEED = "speed"
-_VERIFY = "verify"  # folder beside the runs, where trials are by default
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,10 @@ from feedline.analysis.text.formatting import seconds, share
 SHARE = "share"
 #: Id of the evidence that a call is known to be slow.
 KNOWN_CALL = "known_call_share"
+#: Why a cost may be more.
+COMPETES = "the step would also get CPU time that workers use now"
+#: Reason of ``Refused``: the change was tried and rejected, so it is not recommended again.
+REJECTED = "rejected"
 
 
 class Severity(str, enum.Enum):
@@ -237,10 +241,6 @@ def advice(finding: Finding) -> str:
     return f"{finding.fix}{f' ({aside})' if aside else ''}"
 
 
-#: Why a cost may be more.
-COMPETES = "the step would also get CPU time that workers use now"
-
-
 def cost(finding: Finding, mean_step_s: float | None) -> str:
     """Return ``241 ms per step (19.4 %)``; without the share where the mean step is not known."""
     part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
@@ -300,10 +300,6 @@ class Change:
     one_loader: bool = False
     endless: bool = False
     lifts: frozenset[str] = frozenset()
-
-
-#: Reason of ``Refused``: the change was tried and rejected, so it is not recommended again.
-REJECTED = "rejected"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,12 @@ from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _CLOSES = 0.001  # of the whole: how much of it rows may miss, or exceed
+_USER = "user"
+_GARBAGE, _PERIODIC, _WAIT = "gc", "periodic", "wait"
+#: Stages that own_code and the kinds of waiting divide; and one that is torch's alone, though
+#: libraries that it calls look like the program's.
+_NOT_SAMPLED = ("other", "loss", _WAIT, COMPILE)
+_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
 @dataclass(frozen=True)
@@ -107,14 +113,6 @@ class Ledger:
     step: LedgerTable
     run: LedgerTable | None
     sample: LedgerTable | None = None
-
-
-_USER = "user"
-_GARBAGE, _PERIODIC, _WAIT = "gc", "periodic", "wait"
-#: Stages that own_code and the kinds of waiting divide; and one that is torch's alone, though
-#: libraries that it calls look like the program's.
-_NOT_SAMPLED = ("other", "loss", _WAIT, COMPILE)
-_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
 def step_rows(

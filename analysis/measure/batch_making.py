@@ -38,6 +38,14 @@ DOING = {
     ON_STOP: "stopped",
     ON_UNKNOWN: "blocked on something other than storage",
 }
+#: What a loader says of its batches, by the name it has in the report.
+_BATCH_FLAGS = {
+    "float32": Flag.FLOAT32,
+    "shared": Flag.SHARED,
+    "pinned": Flag.PINNED,
+    "objects": Flag.OBJECTS,
+}
+_FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
 
 
 @dataclass(frozen=True)
@@ -89,16 +97,6 @@ def _intervals(spans: Records) -> IntArray:
         spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall")
     )
     return np.column_stack([begins, begins + walls])
-
-
-#: What a loader says of its batches, by the name it has in the report.
-_BATCH_FLAGS = {
-    "float32": Flag.FLOAT32,
-    "shared": Flag.SHARED,
-    "pinned": Flag.PINNED,
-    "objects": Flag.OBJECTS,
-}
-_FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
 
 
 def workers(rank: RankMetrics) -> Workers | None:

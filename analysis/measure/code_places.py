@@ -52,6 +52,47 @@ _LINE = "line "  # begins the key of a line of a module
 _LAMBDA = "<lambda>"
 _MODULE = "<module>"
 _OF_TEXT = "<string>"
+_WRAPPERS = frozenset(("wrapper", "wrapped", "inner", "decorate_context", "decorator"))
+#: Functions whose names alone say nothing: file of a library -> what calls them.
+_NAMES = {
+    ("pandas", "core/indexing.py"): "pandas.DataFrame.iloc",
+    ("pandas", "core/series.py"): "pandas.Series",
+    ("pandas", "core/frame.py"): "pandas.DataFrame",
+    (PYTHON, "_strptime.py"): "datetime.strptime",
+}
+#: Of making a batch, in a worker or in the main process.
+DATASET, COLLATE = "dataset", "collate"
+#: Of a worker: it has nothing to do.
+IDLE = "idle"
+#: What no place tells: the loop's own lines, or a worker's start.
+OTHER = "other"
+#: Of the main process: a function of the program makes batches without a loader.
+INPUT = "input"
+#: A loop that only infers.
+EVALUATION = "evaluation"
+#: Of the main process: each is a stage of the step.
+WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
+FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
+GRADIENTS, OPTIMIZER = "gradients", "optimizer"
+#: Those of them in which only a program stands that learns.
+TRAINING = (BACKWARD, OPTIMIZER)
+COMPILE, CHECKPOINT, _COPY = "compile", "checkpoint", "copy"
+#: A call that writes or draws what people look at: a part of the loop's own lines.
+LOGGING = "logging"
+#: Places in which samples and batches are made.
+MAKING = (DATASET, COLLATE)
+#: What torch does besides, in whatever place: a forward pass that a backward pass repeats
+#: (torch.utils.checkpoint), stacks that anomaly detection keeps for each operation, and what
+#: DistributedDataParallel does after a forward.
+RECOMPUTED, ANOMALY, AFTER_FORWARD = "recomputed", "anomaly", "after_forward"
+#: torchdata's StatefulDataLoader has files of its own for what torch's DataLoader does.
+_STATEFUL = r"stateful_dataloader/stateful_dataloader\.py"
+_STARTS = "__iter__|_get_iterator|_reset|__init__"
+#: Files of feedline that only record.
+_RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")
+_LOGS = frozenset(
+    ("wandb", "mlflow", "matplotlib", "tqdm", "neptune", "comet_ml", "clearml", "tensorboard")
+)
 
 
 @dataclass(frozen=True)
@@ -195,16 +236,6 @@ def _without_recursion(chain: Sequence[CodeFrame]) -> list[CodeFrame]:
     return list(shown.values())
 
 
-_WRAPPERS = frozenset(("wrapper", "wrapped", "inner", "decorate_context", "decorator"))
-#: Functions whose names alone say nothing: file of a library -> what calls them.
-_NAMES = {
-    ("pandas", "core/indexing.py"): "pandas.DataFrame.iloc",
-    ("pandas", "core/series.py"): "pandas.Series",
-    ("pandas", "core/frame.py"): "pandas.DataFrame",
-    (PYTHON, "_strptime.py"): "datetime.strptime",
-}
-
-
 def called(below: Sequence[StackFrame]) -> str:
     """Return the name of the library's function that the program calls, such as ``json.loads``.
 
@@ -230,35 +261,6 @@ def called(below: Sequence[StackFrame]) -> str:
 def _passes_on(name: str) -> bool:
     """Whether a function's name says little: it is private, or that of a decorator's inside."""
     return name.startswith(("_", "<")) or name in _WRAPPERS
-
-
-#: Of making a batch, in a worker or in the main process.
-DATASET, COLLATE = "dataset", "collate"
-#: Of a worker: it has nothing to do.
-IDLE = "idle"
-#: What no place tells: the loop's own lines, or a worker's start.
-OTHER = "other"
-#: Of the main process: a function of the program makes batches without a loader.
-INPUT = "input"
-#: A loop that only infers.
-EVALUATION = "evaluation"
-#: Of the main process: each is a stage of the step.
-WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
-FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
-GRADIENTS, OPTIMIZER = "gradients", "optimizer"
-#: Those of them in which only a program stands that learns.
-TRAINING = (BACKWARD, OPTIMIZER)
-COMPILE, CHECKPOINT, _COPY = "compile", "checkpoint", "copy"
-#: A call that writes or draws what people look at: a part of the loop's own lines.
-LOGGING = "logging"
-
-#: Places in which samples and batches are made.
-MAKING = (DATASET, COLLATE)
-
-#: What torch does besides, in whatever place: a forward pass that a backward pass repeats
-#: (torch.utils.checkpoint), stacks that anomaly detection keeps for each operation, and what
-#: DistributedDataParallel does after a forward.
-RECOMPUTED, ANOMALY, AFTER_FORWARD = "recomputed", "anomaly", "after_forward"
 
 
 @dataclass(frozen=True)
@@ -302,9 +304,6 @@ _COLLATING = (
     _Mark(COLLATE, FEEDLINE, r"taps/fetch\.py", "collate"),
     _Mark(COLLATE, "torch", r"utils/data/_utils/collate\.py"),
 )
-#: torchdata's StatefulDataLoader has files of its own for what torch's DataLoader does.
-_STATEFUL = r"stateful_dataloader/stateful_dataloader\.py"
-_STARTS = "__iter__|_get_iterator|_reset|__init__"
 _WORKER_LOOPS = (
     _Mark(IDLE, "torch", r"utils/data/_utils/worker\.py", "_worker_loop"),
     _Mark(IDLE, "torchdata", r"stateful_dataloader/worker\.py", "_worker_loop"),
@@ -337,11 +336,6 @@ _BESIDES = (
     _Mark(RECOMPUTED, "torch", r"utils/checkpoint\.py"),
     _Mark(ANOMALY, "torch", r"fx/traceback\.py", "format_stack"),
     _Mark(AFTER_FORWARD, "torch", r"nn/parallel/distributed\.py", "_post_forward"),
-)
-#: Files of feedline that only record.
-_RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")
-_LOGS = frozenset(
-    ("wandb", "mlflow", "matplotlib", "tqdm", "neptune", "comet_ml", "clearml", "tensorboard")
 )
 _LOG_FILES = (
     _Mark(LOGGING, PYTHON, r"logging/.*"),

@@ -40,6 +40,18 @@ _RECORDING = "recording"
 
 _Z = 1.96  # of a 95 % interval
 _NONE = 1e-9  # seconds: what is left of a difference of the same sums
+Chain = tuple[StackFrame, ...]
+Key = tuple[str, str]  # file and name of a function
+_K = TypeVar("_K")
+MAIN, WORKER = "main", "worker"
+_LOOP = "loop"  # phase of a sample
+#: Of what a loop's function contains of all forward and backward passes and updates.
+_MOST_OF_STEPS = 0.5
+_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION, INPUT)  # all that happens there is the program's own
+_FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
+_MOST_QUEUED = 0.6  # of the time: what waits longer is sampled no worse
+#: Functions that take less of a stage are no rows of their own.
+_MIN_ROW = 0.01
 
 
 @dataclass
@@ -88,11 +100,6 @@ def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
     half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2))
     scale = 1 + _Z**2 / number
     return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-
-
-Chain = tuple[StackFrame, ...]
-Key = tuple[str, str]  # file and name of a function
-_K = TypeVar("_K")
 
 
 def add_to(sums: dict[_K, float], key: _K, seconds: float) -> None:
@@ -220,15 +227,6 @@ class CodeNode:
             add_to(node.in_c, chain[-1].line, seconds)
         node.own_s += seconds
         node.tapped_s += seconds * tapped
-
-
-MAIN, WORKER = "main", "worker"
-_LOOP = "loop"  # phase of a sample
-#: Of what a loop's function contains of all forward and backward passes and updates.
-_MOST_OF_STEPS = 0.5
-_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION, INPUT)  # all that happens there is the program's own
-_FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
-_MOST_QUEUED = 0.6  # of the time: what waits longer is sampled no worse
 
 
 @dataclass
@@ -519,10 +517,6 @@ def _evaluations(seen: Sequence[_SeenStack], loop: Key | None) -> frozenset[Key]
         and min(places.get(FORWARD, 0), places.get(WAIT, 0)) > 0
         and not places.keys() & set(TRAINING)
     )
-
-
-#: Functions that take less of a stage are no rows of their own.
-_MIN_ROW = 0.01
 
 
 def functions_of(

@@ -63,6 +63,10 @@ CLEARLY = 0.05
 _SURE = 2.0  # standard errors by which they must
 _LEAST = 0.05  # of what recorded steps show between spans: so much always remains there
 _MOST_UNSURE = 1.0  # of the logarithm of odds: more says nothing
+_MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
+_ENOUGH = 32  # recorded steps after the first rest, to do without those before it
+_DRAWS = 400  # of the bootstrap
+_UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
 
 
 class RestSamples(NamedTuple):
@@ -211,12 +215,6 @@ def samples_in_rests(rank: Rank, start: IntArray, end: IntArray) -> RestSamples 
             of_input += inside if place in _INPUT else 0
             of_model += inside if place in _MODEL else 0
     return RestSamples(number, of_input, of_model) if number >= _MIN_SAMPLES else None
-
-
-_MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
-_ENOUGH = 32  # recorded steps after the first rest, to do without those before it
-_DRAWS = 400  # of the bootstrap
-_UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
 
 
 @dataclass(frozen=True)

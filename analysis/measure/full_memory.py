@@ -27,6 +27,10 @@ _FULL = 0.9
 _AS_MACHINE = 0.95  # of the machine's memory: it is full before a group that may use so much
 _OFTEN = 0.25  # of the readings while steps ran: caches may have filled it only by then
 _GREW = 1.02  # times what was in use before: less is noise
+#: Less is noise: of bytes, and of what it had at first.
+_LEAST_BYTES, _LEAST_SHARE = 16e6, 0.05
+_FEWEST = 3  # readings that show growth
+_TELLING = 2  # batches: only then, growth for one of them is not what is kept of each sample
 
 
 class FullMemory(NamedTuple):
@@ -128,12 +132,6 @@ def _memories(rank: RankMetrics) -> list[_Memory]:
     if len(used) and limit > 0 and (whole <= 0 or limit < _AS_MACHINE * whole):
         found.append(_Memory(at, used, limit, of_machine=False))
     return found
-
-
-#: Less is noise: of bytes, and of what it had at first.
-_LEAST_BYTES, _LEAST_SHARE = 16e6, 0.05
-_FEWEST = 3  # readings that show growth
-_TELLING = 2  # batches: only then, growth for one of them is not what is kept of each sample
 
 
 def killed_worker(rank: RankMetrics) -> KilledWorker | None:

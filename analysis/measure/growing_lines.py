@@ -15,6 +15,16 @@ _ENDS = frozenset(
     ("item", "detach", "detach_", "tolist", "numpy", "float", "int", "len", "str", "format")
 )
 _KEEP = frozenset(("append", "appendleft", "extend", "add", "put", "insert"))
+_OF_LISTS = frozenset(("append", "appendleft", "extend", "insert"))
+_OF_SETS = frozenset(("add", "update", "setdefault"))
+_EMPTIES = frozenset(("clear", "pop", "popleft", "popitem", "remove"))
+_JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
+_NUMBERS = frozenset(("item", "float", "int", "len", "bool", "time", "perf_counter"))
+_HASHED = frozenset(("dict", "set", "defaultdict", "OrderedDict", "Counter"))
+_UPDATES = frozenset(("update", "update_state", "add_batch"))
+_IS_HOOKED = re.compile(r"register_\w*hook")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Loop = ast.For | ast.While | ast.AsyncFor
 
 
 def keeping_line(called_at: str, source: SourceLines) -> str:
@@ -120,18 +130,6 @@ def _names(target: ast.AST) -> Iterator[str]:
     for part in ast.walk(target):
         if isinstance(part, ast.Name):
             yield part.id
-
-
-_OF_LISTS = frozenset(("append", "appendleft", "extend", "insert"))
-_OF_SETS = frozenset(("add", "update", "setdefault"))
-_EMPTIES = frozenset(("clear", "pop", "popleft", "popitem", "remove"))
-_JOINS = frozenset(("cat", "concat", "concatenate", "hstack", "vstack", "append"))
-_NUMBERS = frozenset(("item", "float", "int", "len", "bool", "time", "perf_counter"))
-_HASHED = frozenset(("dict", "set", "defaultdict", "OrderedDict", "Counter"))
-_UPDATES = frozenset(("update", "update_state", "add_batch"))
-_IS_HOOKED = re.compile(r"register_\w*hook")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Loop = ast.For | ast.While | ast.AsyncFor
 
 
 def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) -> str:

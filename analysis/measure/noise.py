@@ -26,6 +26,8 @@ _STRETCHES = 8  # of a run, for its drift
 MIN_COMPARED = 2 * _STRETCHES
 _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
+_FEWEST = 2  # steps that have an interval
+_MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
 
 
 def _block_length(values: FloatArray) -> int:
@@ -159,10 +161,6 @@ def holm(ps: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(ps) - rank) * ps[at]))
         corrected[at] = least
     return corrected
-
-
-_FEWEST = 2  # steps that have an interval
-_MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
 
 
 def counted_in(rank: RankMetrics) -> "npt.NDArray[np.bool_]":

@@ -33,6 +33,9 @@ _IN_GETITEM = (*STAGE_OF_DETAIL.values(), "dataset")
 _NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
 _FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
 _STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
+_TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
+_MOSTLY = 0.5  # of the time of evaluation
+COLUMNS = 600  # points of a series: one per pixel column of a figure
 
 
 def _flop(main: Process, steps: Steps) -> Flop | None:
@@ -191,11 +194,6 @@ def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
                 pageable=pageable / nbytes if nbytes else 0.0,
             )
     return means
-
-
-_TWICE = 2.0  # as long as evaluation usually takes: what takes longer is not the same
-_MOSTLY = 0.5  # of the time of evaluation
-COLUMNS = 600  # points of a series: one per pixel column of a figure
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,21 @@ from typing import Protocol
 
 from feedline.analysis.ledger.finding import Change, Factor, PredictedRate, Refused
 
+#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of
+#: that size (docs/measured/whatif.md).
+_WORTH = 1.05
+_MANY_CPUS = 1024.0
+_MORE_WORKERS = 2  # times as many
+# why the replay refuses a prediction that would read faster than the disk was seen to
+_OF_DISK = "disk_bandwidth"
+CPUS = "cpus"
+WORKERS = "workers"
+BOTH = "cpus_and_workers"
+ALONE = "no_workers"
+PASSES = "epoch_starts"
+STEP = "step"
+DISK = "disk"
+
 
 class Predictor(Protocol):
     """What a change makes of a training's throughput."""
@@ -19,23 +34,6 @@ class Predictor(Protocol):
 
         Without its interval, low and high are the prediction itself, which is several times faster.
         """
-
-
-#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of
-#: that size (docs/measured/whatif.md).
-_WORTH = 1.05
-_MANY_CPUS = 1024.0
-_MORE_WORKERS = 2  # times as many
-# why the replay refuses a prediction that would read faster than the disk was seen to
-_OF_DISK = "disk_bandwidth"
-
-CPUS = "cpus"
-WORKERS = "workers"
-BOTH = "cpus_and_workers"
-ALONE = "no_workers"
-PASSES = "epoch_starts"
-STEP = "step"
-DISK = "disk"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ _CROWDED = 0.05  # share of the time that it waits for a CPU, above which it doe
 # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
 _SLICE_S = 6e-3
 _NOTHING_ELSE = 1e-6  # s: a step has an end
+# stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -208,10 +210,6 @@ def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bo
         float(np.minimum(asked["cpu"], asked["wall"]).mean()) / 1e9,
         float(rank.steps.handing[counts].sum()) / batches / 1e9,
     )
-
-
-# stages whose CPU time is measured, or which are not the step's own
-_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:

@@ -22,6 +22,25 @@ _ENDLESS = 1_000_000  # batches
 #: a worker (benchmarks/woken.py).
 _MOST_LONGER, _WOKEN_S = 0.5, 0.1e-3
 _MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+__all__ = ["RecordedInput", "predict", "recorded_input"]
+_BATCHES = 320  # that are replayed at least
+_DRAWS = 12  # of the bootstrap
+_OF_DRAW = 120  # batches of each
+_TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
+# share of the making of batches that may be waiting for a lock where more workers are predicted
+_MOST_LOCKED = 0.1
+#: Standard deviation of replayed over measured, as a logarithm, where the same work is done by
+#: other workers (docs/measured/whatif.md).
+_MODEL_ERROR = 0.05
+#: What is added to it, per logarithm of the gain, where work falls away: below and above what is
+#: replayed. What remains was a small part of what was measured, and is mostly less than it seemed:
+#: it had waited for what falls away (docs/measured/faults.md).
+_REMOVAL_ERROR = 0.1, 0.3
+#: Upper limit of that logarithm for starts of workers that fall away: the batches between them were
+#: measured without any start, so the length of a start adds no uncertainty. Passes so short that
+#: all their batches are first ones of a worker are an exception.
+_MOST_OF_STARTS = 1.0
+_NORMAL_975 = 1.96
 
 
 def _not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
@@ -197,28 +216,6 @@ def _scaled(task: Task, factor: Factor, threads: float) -> Task:
         off_cpu_s=task.off_cpu_s * factor.off_cpu,
         threads=threads,
     )
-
-
-__all__ = ["RecordedInput", "predict", "recorded_input"]
-
-_BATCHES = 320  # that are replayed at least
-_DRAWS = 12  # of the bootstrap
-_OF_DRAW = 120  # batches of each
-_TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
-# share of the making of batches that may be waiting for a lock where more workers are predicted
-_MOST_LOCKED = 0.1
-#: Standard deviation of replayed over measured, as a logarithm, where the same work is done by
-#: other workers (docs/measured/whatif.md).
-_MODEL_ERROR = 0.05
-#: What is added to it, per logarithm of the gain, where work falls away: below and above what is
-#: replayed. What remains was a small part of what was measured, and is mostly less than it seemed:
-#: it had waited for what falls away (docs/measured/faults.md).
-_REMOVAL_ERROR = 0.1, 0.3
-#: Upper limit of that logarithm for starts of workers that fall away: the batches between them were
-#: measured without any start, so the length of a start adds no uncertainty. Passes so short that
-#: all their batches are first ones of a worker are an exception.
-_MOST_OF_STARTS = 1.0
-_NORMAL_975 = 1.96
 
 
 def predict(

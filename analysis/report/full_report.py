@@ -67,6 +67,11 @@ _FASTER = "The rest of the step gets faster too."
 _FREED = "The CPU time that this frees makes the rest faster too."
 _FREE = 0.25  # of the CPUs: where more are free, the rest does not wait for one
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
+_RANKS = 8  # in the table of communication
+_KERNELS = 5
+_WORTH = 0.01  # of a step, from which on what would be different is told
+_LONGEST_KERNEL = 40  # characters
+_TONES = {"high": "bad", "low": "unsure"}
 
 
 def _rates(gained: Gain) -> str:
@@ -190,13 +195,6 @@ def together(report: Report) -> tuple[str, str] | None:
         f"{_rates(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
     )
     return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
-
-
-_RANKS = 8  # in the table of communication
-_KERNELS = 5
-_WORTH = 0.01  # of a step, from which on what would be different is told
-_LONGEST_KERNEL = 40  # characters
-_TONES = {"high": "bad", "low": "unsure"}
 
 
 def details(report: Report) -> Iterator[Block]:

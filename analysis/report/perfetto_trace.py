@@ -55,6 +55,37 @@ from feedline.profiler.store.stacks_reader import StackTimes, Stretch, name_of
 _Clock = Callable[[IntArray], IntArray]
 
 _Key = tuple[str, str]  # file and function; of a place or a library's function, the file is empty
+_Chain = tuple[tuple[_Key, int], ...]  # functions, outermost first, and the line of each
+_packing: ModuleType = gzip
+_LEVEL = 5
+_LINES_AT_A_TIME = 4096
+#: Stages whose records hold bytes, or CPU time.
+_WITH_BYTES = frozenset(stage for stage in Stage if meaning(stage, "nbytes") == "nbytes")
+_WITH_CPU = frozenset(stage for stage in Stage if meaning(stage, "cpu") == "cpu")
+_NAMED = (
+    Stage.READ,
+    Stage.DECODE,
+    Stage.AUGMENT,
+    Stage.FORWARD,
+    Stage.LOSS,
+    Stage.GRADIENTS,
+    Stage.OPTIMIZER,
+    Stage.USER,
+    Stage.COLLECTIVE,
+)
+_OF_BATCHES = (
+    Stage.FETCH,
+    Stage.COLLATE,
+    Stage.NEXT,
+    Stage.SAMPLE,
+    Stage.IDLE,
+    Stage.PICKLE,
+    Stage.ARRIVE,
+)
+#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's
+#: thread is below 256.
+_GPU, _COLLECTIVES = 256, 257
+_OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
 
 
 @dataclass
@@ -126,9 +157,6 @@ def _slices(stretches: Sequence[Stretch]) -> Iterator[_Slice]:
     yield from going
 
 
-_Chain = tuple[tuple[_Key, int], ...]  # functions, outermost first, and the line of each
-
-
 def _in_order(
     stretch: Stretch, order: dict[tuple[_Key, ...], int]
 ) -> Iterator[tuple[_Chain, int, int]]:
@@ -165,16 +193,12 @@ def _chain(frames: Sequence[StackFrame]) -> _Chain:
     return (*chain, *([(("", last), 0)] if last else []))
 
 
-_packing: ModuleType = gzip
-_LEVEL = 5
 try:  # five times as fast
     from isal import igzip as _packing
 
     _LEVEL = 2
 except ImportError:
     pass
-
-_LINES_AT_A_TIME = 4096
 _NO_SPANS = (
     *(
         Stage.TRAFFIC,
@@ -191,33 +215,6 @@ _NO_SPANS = (
     *(Stage.OWN_CODE, Stage.CALLED, Stage.DROPPED, Stage.CONTENTS),
     *(Stage.TAKEN, Stage.WOKEN, Stage.SUMS, Stage.KEPT, Stage.BEGUN),
 )
-#: Stages whose records hold bytes, or CPU time.
-_WITH_BYTES = frozenset(stage for stage in Stage if meaning(stage, "nbytes") == "nbytes")
-_WITH_CPU = frozenset(stage for stage in Stage if meaning(stage, "cpu") == "cpu")
-_NAMED = (
-    Stage.READ,
-    Stage.DECODE,
-    Stage.AUGMENT,
-    Stage.FORWARD,
-    Stage.LOSS,
-    Stage.GRADIENTS,
-    Stage.OPTIMIZER,
-    Stage.USER,
-    Stage.COLLECTIVE,
-)
-_OF_BATCHES = (
-    Stage.FETCH,
-    Stage.COLLATE,
-    Stage.NEXT,
-    Stage.SAMPLE,
-    Stage.IDLE,
-    Stage.PICKLE,
-    Stage.ARRIVE,
-)
-#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's
-#: thread is below 256.
-_GPU, _COLLECTIVES = 256, 257
-_OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
 
 
 def is_trace(path: Path) -> bool:

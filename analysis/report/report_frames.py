@@ -26,6 +26,13 @@ _DTYPE_OF_KIND = {
 }
 _DOC_WIDTH = 100  # of a docstring
 Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
+_NO_COST = "it names no cost in time"
+_NOT_AN_INTERVAL = "cost_s is not a prediction"
+_NOT_PREDICTED = "refused says why it is not predicted"
+_NOT_BOUNDED = "that is not predicted"
+_NO_RANK = "it does not name one rank"
+_A_LINE = "the row is of one line"
+_NO_STEP = "it is not part of the step, or the time of making batches is not known"
 
 
 @dataclass(frozen=True)
@@ -136,14 +143,6 @@ def _series(column: Column, values: Sequence[Any]) -> "pd.Series":
 def _joined(values: Sequence[Any]) -> np.ndarray:
     return np.concatenate(values) if values else np.zeros(0)
 
-
-_NO_COST = "it names no cost in time"
-_NOT_AN_INTERVAL = "cost_s is not a prediction"
-_NOT_PREDICTED = "refused says why it is not predicted"
-_NOT_BOUNDED = "that is not predicted"
-_NO_RANK = "it does not name one rank"
-_A_LINE = "the row is of one line"
-_NO_STEP = "it is not part of the step, or the time of making batches is not known"
 
 USER_CODE = FrameTable(
     "user_code",

@@ -69,6 +69,7 @@ _SHOWN_AS = {"gradients": "zero_grad, clipping"}
 _LINES = re.compile(r"lines (\d+) to (\d+)")
 _LONG_NAME = 24  # letters: a longer one leaves no room for its bar
 _ALIKE = 1.05  # times the fastest rank's step: below, all ranks' are as long
+_NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 
 def first_screen(report: Report) -> Document:
@@ -412,9 +413,6 @@ def _weight(finding: Finding, mean_s: float) -> str:
 def places(rows: Sequence[tuple[str, str]]) -> Fields:
     """Return the lines that say where files are and what shows more."""
     return Fields(tuple(Field(label, text, copied=True) for label, text in rows))
-
-
-_NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 
 def render(report: Report) -> str:

@@ -33,6 +33,10 @@ from feedline.profiler.store.run_folder import Rank, Run
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
 _MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful
+#: Ranks of a launch that are looked at: more run the same program.
+_MAX_NAMED = 8
+_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
+_DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 @dataclass(frozen=True)
@@ -324,12 +328,6 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
             f"collectives in common",
         )
     return ScalingBasis((), "unknown", anatomy, link, "")
-
-
-#: Ranks of a launch that are looked at: more run the same program.
-_MAX_NAMED = 8
-_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
-_DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:

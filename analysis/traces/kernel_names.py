@@ -56,6 +56,20 @@ _WITHIN = re.compile(
     r"|softmax|lse|merge_state|layout|permute|sort|topk|gemm",
     re.IGNORECASE,
 )
+#: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have
+#: s1688gemm, or f32f32_tf32f32.
+FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
+#: Kernels of single elementwise operators of torch, which a compiler would fuse.
+ELEMENTWISE = re.compile(r"\bat::native::(\(anonymous namespace\)::)?\w*elementwise\w*_kernel")
+#: Conversions that cuDNN runs around convolutions whose tensors are not in channels_last.
+NCHW_TO_NHWC = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
+_SYNCHRONISES = re.compile(
+    r"^(cuda|hip)(Device|Stream|Event|Context|Thread)Synchronize|^(cu|hip)(Ctx|Stream|Event)Synchronize"
+    r"|^(cuda|hip)(Memcpy(2D|3D|ToSymbol|FromSymbol|ToArray|FromArray)?|Memset(2D|3D)?)(_|$)|^cuMemcpy((HtoD|DtoH|DtoD)?(_v2)?)$"
+    r"|^hipMemcpyWithStream|^(Context|Stream|Event) Sync(hronize)?$"
+)
+#: Ranges of torch around the collectives of backends that need no device.
+_ON_HOST = re.compile(r"^(gloo|mpi|ucc):")
 
 
 def _function_of(name: str) -> str:
@@ -267,25 +281,6 @@ def may_communicate(name: str) -> bool:
     if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False
     return not _PERHAPS.isdisjoint(word.lower() for word in _WORDS_OF_NAME.findall(function))
-
-
-#: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have
-#: s1688gemm, or f32f32_tf32f32.
-FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
-
-#: Kernels of single elementwise operators of torch, which a compiler would fuse.
-ELEMENTWISE = re.compile(r"\bat::native::(\(anonymous namespace\)::)?\w*elementwise\w*_kernel")
-#: Conversions that cuDNN runs around convolutions whose tensors are not in channels_last.
-NCHW_TO_NHWC = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
-
-_SYNCHRONISES = re.compile(
-    r"^(cuda|hip)(Device|Stream|Event|Context|Thread)Synchronize|^(cu|hip)(Ctx|Stream|Event)Synchronize"
-    r"|^(cuda|hip)(Memcpy(2D|3D|ToSymbol|FromSymbol|ToArray|FromArray)?|Memset(2D|3D)?)(_|$)|^cuMemcpy((HtoD|DtoH|DtoD)?(_v2)?)$"
-    r"|^hipMemcpyWithStream|^(Context|Stream|Event) Sync(hronize)?$"
-)
-
-#: Ranges of torch around the collectives of backends that need no device.
-_ON_HOST = re.compile(r"^(gloo|mpi|ucc):")
 
 
 def _synchronises(name: str) -> bool:

@@ -27,6 +27,37 @@ LOADER = re.compile(
 )
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
+WHOLE_TRACE = "the trace"  # what shares are of where there are no steps, in words
+_MIN_REPETITIONS = 3  # repetitions that are a pattern
+_EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
+_CLEFT = 4.0  # times the gap within a burst that the gap between two must be
+_MATCHING = 0.9  # share of names that come again one period later
+_MAX_STEP_COLLECTIVES = 4096  # collectives of a step: more are not looked for
+#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##",
+#: "mydomain:batch_7".
+_STEP_WORD = re.compile(
+    r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ "
+    r"_#:=-]*\d*\W*$",
+    re.IGNORECASE,
+)
+#: Ranges of frameworks: parts of a step, or calls that repeat within one.
+_PART = re.compile(
+    r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)"
+)
+_DIGITS_IN_NAME = re.compile(r"\d+")
+_FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
+_UPDATE = re.compile(
+    r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam",
+    re.I,
+)
+_FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
+_NO_STEPS = (
+    "no steps were found: there is no ProfilerStep and no range that repeats, and neither "
+    "optimizer calls nor collectives recur evenly; "
+    "all figures cover the whole trace"
+)
+# share of its own extent that a range has to cover to be the step, if its name does not say so
+_COVERS = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,39 +138,6 @@ def _launcher(trace: Trace) -> npt.NDArray[np.int32]:
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     launcher[work] = np.where(known[place] == wanted, order[place], -1)
     return launcher
-
-
-WHOLE_TRACE = "the trace"  # what shares are of where there are no steps, in words
-_MIN_REPETITIONS = 3  # repetitions that are a pattern
-_EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
-_CLEFT = 4.0  # times the gap within a burst that the gap between two must be
-_MATCHING = 0.9  # share of names that come again one period later
-_MAX_STEP_COLLECTIVES = 4096  # collectives of a step: more are not looked for
-#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##",
-#: "mydomain:batch_7".
-_STEP_WORD = re.compile(
-    r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ "
-    r"_#:=-]*\d*\W*$",
-    re.IGNORECASE,
-)
-#: Ranges of frameworks: parts of a step, or calls that repeat within one.
-_PART = re.compile(
-    r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)"
-)
-_DIGITS_IN_NAME = re.compile(r"\d+")
-_FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
-_UPDATE = re.compile(
-    r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam",
-    re.I,
-)
-_FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
-_NO_STEPS = (
-    "no steps were found: there is no ProfilerStep and no range that repeats, and neither "
-    "optimizer calls nor collectives recur evenly; "
-    "all figures cover the whole trace"
-)
-# share of its own extent that a range has to cover to be the step, if its name does not say so
-_COVERS = 0.8
 
 
 def _bursts(start: IntArray, end: IntArray) -> IntArray | None:

@@ -18,6 +18,9 @@ from feedline.profiler.printable import printable
 _LAUNCHERS = re.compile(
     r"(python|pypy)[\d.]*|torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|composer|horovodrun|uv"
 )
+_SCRIPT_MISSING = "the following arguments are required: SCRIPT"
+_VALUE_MISSING = re.compile(r"argument (\S+): expected one argument")
+_NAME_WIDTH = 18  # of the commands in `feedline --help`
 
 
 class _Options(Protocol):
@@ -106,9 +109,6 @@ def with_options_first(parser: _Options, words: Sequence[str], at: int) -> str:
     return shlex.join([*parser.prog.split(), *words[:at], *known, "--", *others])
 
 
-_SCRIPT_MISSING = "the following arguments are required: SCRIPT"
-_VALUE_MISSING = re.compile(r"argument (\S+): expected one argument")
-_NAME_WIDTH = 18  # of the commands in `feedline --help`
 #: Options that people know by another name, from other tools or from PyTorch: what is typed ->
 #: what is meant, in the order in which a command is asked for it.
 _MEANINGS: dict[tuple[str, ...], tuple[str, ...]] = {

@@ -19,6 +19,7 @@ from feedline.profiler.files import own_folders, owned, results
 from feedline.profiler.printable import say
 
 _FILE = "unfinished.json"
+_WORTH_S = 10.0  # less is not worth a word
 
 
 class Unfinished:
@@ -176,9 +177,6 @@ def _read(folder: Path) -> dict[str, Any]:
         )
     except (OSError, ValueError):
         return {}
-
-
-_WORTH_S = 10.0  # less is not worth a word
 
 
 def about(s: float) -> str:

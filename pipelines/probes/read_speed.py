@@ -52,6 +52,15 @@ _libc.mmap.argtypes = [
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
+_COLD_SHARE = 0.9  # of the bytes must have come from the disk
+_COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
+# pages that the last pass read ahead and that have not arrived yet cannot be dropped
+_IN_FLIGHT_S = 0.01
+_UNLIMITED_S = 1e6  # seconds
+_Job = tuple[object, ...]  # for reader.py
+_MEBIBYTE = 1 << 20
+_SEQUENTIAL_BYTES = _MEBIBYTE  # of sequential reads
+_PAGE_SIZE = 4096
 
 
 def evict(fd: int) -> None:
@@ -134,17 +143,6 @@ def filesystem(path: Path) -> str:
     except (OSError, IndexError):
         pass
     return "unknown"
-
-
-_COLD_SHARE = 0.9  # of the bytes must have come from the disk
-_COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
-# pages that the last pass read ahead and that have not arrived yet cannot be dropped
-_IN_FLIGHT_S = 0.01
-_UNLIMITED_S = 1e6  # seconds
-_Job = tuple[object, ...]  # for reader.py
-_MEBIBYTE = 1 << 20
-_SEQUENTIAL_BYTES = _MEBIBYTE  # of sequential reads
-_PAGE_SIZE = 4096
 
 
 @dataclass(frozen=True)

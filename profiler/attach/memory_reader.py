@@ -27,6 +27,14 @@ from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
 
 _RUNTIME_BYTES, _INTERPRETER_BYTES, _STATE_BYTES = 1 << 14, 1 << 16, 768
 _MOST_IN_LIST = 1000
+#: Of the CPU time of what is watched: reading it may take this much.
+_SHARE = 0.006
+_RATION_S = 1.0
+_LONGEST_S, _FEW_THREADS = 0.1, 8  # between two readings, with so many threads; more take longer
+_OTHERS = 4  # threads beside the main thread are read each time of this many
+_MOST_THREADS = 16  # of a process
+NAME = "feedline"
+_Frames = tuple[Place, ...]
 
 
 class OtherPython(Exception):
@@ -166,16 +174,6 @@ def _mapped_at(pid: int, address: int) -> _Mapped:
     if not place:
         raise LookupError("a file")
     return files[place - 1]
-
-
-#: Of the CPU time of what is watched: reading it may take this much.
-_SHARE = 0.006
-_RATION_S = 1.0
-_LONGEST_S, _FEW_THREADS = 0.1, 8  # between two readings, with so many threads; more take longer
-_OTHERS = 4  # threads beside the main thread are read each time of this many
-_MOST_THREADS = 16  # of a process
-NAME = "feedline"
-_Frames = tuple[Place, ...]
 
 
 @dataclass

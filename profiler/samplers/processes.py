@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 _RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_VARIABLE = b"FEEDLINE_RUN="
+_TORCH_LIBRARY = b"/libtorch_cpu.so"
+# readings after which a process is looked at: reading its mappings takes milliseconds
+_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)
+_KIB = 1024
+#: Times the CPU time of a look at the processes below, until the next: the kernel goes through
+#: their pages, and mappings cannot change meanwhile. At first, 1 % of a CPU.
+_PAUSE, _EARLY_PAUSE, _EARLY_NS = 500, 100, 60_000_000_000
+#: The same of a count of blocks, which holds the GIL. It touches a page for each 16 kB of small
+#: objects, so that 880,000 blocks took 0.9 ms, and 7 ms where the caches had other data meanwhile.
+_BLOCKS_PAUSE, _EARLY_BLOCKS_PAUSE = 1000, 400
+_NEVER = 1 << 62
+_MOST_CHILDREN = 16  # processes that are looked at, of more alike
+_MOST_AT_ONCE = 16  # workers in a reading, 3 us each; of more, they take turns
+_MOST_WORKERS = 128  # workers that are watched
+_PATIENCE_S = 1.0
 
 
 class ProcessTree(GaugeSource):
@@ -180,12 +196,6 @@ def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
     return lambda _, pid: children.get(pid, [])
 
 
-_VARIABLE = b"FEEDLINE_RUN="
-_TORCH_LIBRARY = b"/libtorch_cpu.so"
-# readings after which a process is looked at: reading its mappings takes milliseconds
-_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)
-
-
 class UnfollowedProcesses(GaugeSource):
     """Writes their names into the run folder. Provides no gauges.
 
@@ -274,20 +284,6 @@ def _script(command: list[str]) -> list[str]:
     while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[1:]
     return rest or command
-
-
-_KIB = 1024
-#: Times the CPU time of a look at the processes below, until the next: the kernel goes through
-#: their pages, and mappings cannot change meanwhile. At first, 1 % of a CPU.
-_PAUSE, _EARLY_PAUSE, _EARLY_NS = 500, 100, 60_000_000_000
-#: The same of a count of blocks, which holds the GIL. It touches a page for each 16 kB of small
-#: objects, so that 880,000 blocks took 0.9 ms, and 7 ms where the caches had other data meanwhile.
-_BLOCKS_PAUSE, _EARLY_BLOCKS_PAUSE = 1000, 400
-_NEVER = 1 << 62
-_MOST_CHILDREN = 16  # processes that are looked at, of more alike
-_MOST_AT_ONCE = 16  # workers in a reading, 3 us each; of more, they take turns
-_MOST_WORKERS = 128  # workers that are watched
-_PATIENCE_S = 1.0
 
 
 def _own_bytes(statm: OpenFile) -> int:

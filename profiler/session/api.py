@@ -37,6 +37,7 @@ _HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
 _PAGE = "report.html"
 # ipykernel sets the first, and rich would obey it
 _COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+_unrecorded: list[str] = []  # the first metric whose value was no number; one line says so
 
 
 class Shown:
@@ -269,9 +270,6 @@ class stage:
                 return function(*args, **kwargs)
 
         return wrapper
-
-
-_unrecorded: list[str] = []  # the first metric whose value was no number; one line says so
 
 
 def metric(name: str, value: float) -> None:

@@ -32,6 +32,20 @@ from feedline.profiler.store.stack_format import LOG, MAGIC, MOST_WRITTEN, SCHEM
 
 _US = 1000
 _TAP = " (feedline; "  # begins what a tap adds to the name of a file (taps/patch.py)
+_LOOK_NS = 200_000_000  # at most between two looks for new processes and threads
+_RATION_NS = 2_000_000_000
+_FORGET_NS = 60_000_000_000
+_EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
+#: How long a stretch is that is written in one piece: early, later, in a long run.
+_GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
+_MAX_FAILED = 50  # samples of a process one after another, before it is given up
+_PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
+_IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
+_PIN = "_pin_memory_loop"
+_OTHERS = 4  # the main thread's samples, to one of the other threads
+_IN_MODIFY, _IN_CREATE = 0x2, 0x100  # of inotify(7)
+_EVENTS_BYTES = 4096
+_now = time.perf_counter_ns
 
 
 class _LogFull(Exception):
@@ -174,21 +188,6 @@ def _shown(file: str) -> str:
     if plain.startswith("<"):
         return masks.token(file)
     return masks.source(plain) + tap + rest
-
-
-_LOOK_NS = 200_000_000  # at most between two looks for new processes and threads
-_RATION_NS = 2_000_000_000
-_FORGET_NS = 60_000_000_000
-_EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
-#: How long a stretch is that is written in one piece: early, later, in a long run.
-_GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
-_MAX_FAILED = 50  # samples of a process one after another, before it is given up
-_PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
-_IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
-_PIN = "_pin_memory_loop"
-_OTHERS = 4  # the main thread's samples, to one of the other threads
-_IN_MODIFY, _IN_CREATE = 0x2, 0x100  # of inotify(7)
-_EVENTS_BYTES = 4096
 
 
 class _FolderWatch:
@@ -435,9 +434,6 @@ def _kind(process: _SampledProcess, native: int, stack: Sequence[Place]) -> str:
     if native == process.pid:
         return "main"
     return "pin_memory" if any(place.function == _PIN for place in stack) else "other"
-
-
-_now = time.perf_counter_ns
 
 
 def main(arguments: list[str]) -> None:

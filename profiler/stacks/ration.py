@@ -18,6 +18,9 @@ _FIRST_COST_S = 0.0003
 _REPAID_S, _LEAST = 20.0, 0.5
 _SMOOTHING = 0.3
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SLICE_NS = 100_000  # the shortest that there is; since Linux 6.12, ignored before
+_PR_SET_TIMERSLACK = 29
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 class Ration:
@@ -89,11 +92,6 @@ class Ration:
 def _cpu_s(pid: int) -> float:
     fields = proc.stat(pid)
     return (int(fields[11]) + int(fields[12])) / _TICKS if len(fields) > 12 else 0.0
-
-
-_SLICE_NS = 100_000  # the shortest that there is; since Linux 6.12, ignored before
-_PR_SET_TIMERSLACK = 29
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 class _SchedulerAttributes(ctypes.Structure):

@@ -21,6 +21,14 @@ TRACE = "trace.parquet"
 # beside records: a few steps under torch.profiler (taps/kineto_window.py)
 KINETO = "kineto.json.gz"
 RESERVE = "reserve"  # room for the last manifest on a disk that became full; removed at the end
+#: Batches that are kept or forgotten together: long enough to see queues fill and drain.
+WINDOW = 64
+BINS = 256
+SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
+STAGES, FIELDS = 64, 8
+MAGIC = b"FEEDSEG2"
+PAGE = 4096
+TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 
 
 def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:
@@ -53,12 +61,6 @@ def worker_segment(rank: Path, loader: int, worker: int) -> Path:
     return rank / SEGMENTS / f"loader{loader}-worker{worker}.seg"
 
 
-#: Batches that are kept or forgotten together: long enough to see queues fill and drain.
-WINDOW = 64
-BINS = 256
-SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
-
-
 def bin_of(wall_ns: int) -> int:
     """Return the histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
     octave = wall_ns.bit_length()
@@ -69,13 +71,6 @@ def bin_edge_ns(index: int) -> int:
     """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
     octave = index >> 2
     return (4 | index & 3) << octave - 3 if octave > 2 else index
-
-
-STAGES, FIELDS = 64, 8
-
-MAGIC = b"FEEDSEG2"
-PAGE = 4096
-TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 
 
 def page_of(header: dict[str, object]) -> bytes:

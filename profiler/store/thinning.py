@@ -17,6 +17,22 @@ from feedline.profiler.store.record_columns import RECORD_DTYPE, Records, sums_o
 
 _BETWEEN = Stage.REST, Stage.TAKEN, Stage.WOKEN, Stage.EPOCH  # what rests are merged across
 _OPEN = 2  # of the last rests, whose records may still be written
+_SLICE = 4096  # records that are copied at once: memory that is copied to may stay
+_MOST_STRIDE_MASK = 65535  # as many windows as a record can tell apart
+#: Few, and needed to read the rest.
+_FOREVER = (
+    *(
+        Stage.NAME,
+        Stage.EPOCH,
+        Stage.START,
+        Stage.FLOP,
+        Stage.GROUP,
+        Stage.CLOCK,
+        Stage.BEGUN,
+        Stage.SUMS,
+    ),
+    *(Stage.REST, Stage.TAKEN, Stage.WOKEN, Stage.MARKS),
+)
 
 
 class _Merged(NamedTuple):
@@ -95,24 +111,6 @@ def _sums(
     for name in ("wall", "extra"):
         rows[name] = np.add.reduceat(np.maximum(records[name][slots], 0), first)
     return rows
-
-
-_SLICE = 4096  # records that are copied at once: memory that is copied to may stay
-_MOST_STRIDE_MASK = 65535  # as many windows as a record can tell apart
-#: Few, and needed to read the rest.
-_FOREVER = (
-    *(
-        Stage.NAME,
-        Stage.EPOCH,
-        Stage.START,
-        Stage.FLOP,
-        Stage.GROUP,
-        Stage.CLOCK,
-        Stage.BEGUN,
-        Stage.SUMS,
-    ),
-    *(Stage.REST, Stage.TAKEN, Stage.WOKEN, Stage.MARKS),
-)
 
 
 class _Thinned(NamedTuple):

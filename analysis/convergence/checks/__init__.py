@@ -157,6 +157,41 @@ _REMOVE_SYNC = [
     "BatchNorm over a rank's own samples already is ghost batch norm.",
 ]
 _LEAVE_OUT = ["Leave out ghost_bn, or convert_sync_batchnorm (in Lightning, sync_batchnorm=True)."]
+_Check = Callable[[TrainingRecord], Finding | None]
+#: Causes that make every other figure say something about the mistake instead of the training.
+STOPS = frozenset(
+    [
+        "same_data",
+        "sum_not_mean",
+        "schedule_in_steps",
+        "missing_set_epoch",
+        "whole_data_on_every_rank",
+        "layerwise_without_decay",
+        "few_samples_in_batch_norm",
+    ]
+)
+#: After which the noise scale says nothing: it is made of the same gradients.
+_GRADIENT_CHECKS = frozenset(["same_data", "sum_not_mean"])
+#: Why it then says nothing; batch norm over a few samples adds to the noise.
+WITHOUT_NOISE_SCALE = {
+    **{
+        rule_id: f"the gradients are not a mean over distinct samples ({rule_id})"
+        for rule_id in sorted(_GRADIENT_CHECKS)
+    },
+    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the "
+    "gradients (few_samples_in_batch_norm)",
+    "loss_exploded": "the training diverged (loss_exploded)",
+}
+#: The training has diverged: going on cannot repair it.
+DIVERGED = ("not_finite", "loss_exploded")
+#: The training is another than it was meant to be: that is to be heard before anything about how
+#: fast it is.
+GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
+#: Told among the findings, but no answer to what holds the run back: a run that is only measured
+#: ends before its schedule.
+ASIDE = ("schedule_in_steps", "skipped_steps")
+#: A check -> the finding that says more where both are there: one sampler repairs both.
+COVERED_BY = {"whole_data_on_every_rank": "same_data"}
 
 
 def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -463,37 +498,6 @@ def _samples_of_forward(recorded: TrainingRecord) -> float:
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
 
-_Check = Callable[[TrainingRecord], Finding | None]
-#: Causes that make every other figure say something about the mistake instead of the training.
-STOPS = frozenset(
-    [
-        "same_data",
-        "sum_not_mean",
-        "schedule_in_steps",
-        "missing_set_epoch",
-        "whole_data_on_every_rank",
-        "layerwise_without_decay",
-        "few_samples_in_batch_norm",
-    ]
-)
-#: After which the noise scale says nothing: it is made of the same gradients.
-_GRADIENT_CHECKS = frozenset(["same_data", "sum_not_mean"])
-#: Why it then says nothing; batch norm over a few samples adds to the noise.
-WITHOUT_NOISE_SCALE = {
-    **{
-        rule_id: f"the gradients are not a mean over distinct samples ({rule_id})"
-        for rule_id in sorted(_GRADIENT_CHECKS)
-    },
-    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the "
-    "gradients (few_samples_in_batch_norm)",
-    "loss_exploded": "the training diverged (loss_exploded)",
-}
-#: The training has diverged: going on cannot repair it.
-DIVERGED = ("not_finite", "loss_exploded")
-#: The training is another than it was meant to be: that is to be heard before anything about how
-#: fast it is.
-GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
-
 #: In the order in which findings of one severity are shown.
 CHECKS: list[_Check] = [
     same_data,
@@ -510,11 +514,6 @@ CHECKS: list[_Check] = [
     _sync_batch_norm,
     _rate_at_top,
 ]
-#: Told among the findings, but no answer to what holds the run back: a run that is only measured
-#: ends before its schedule.
-ASIDE = ("schedule_in_steps", "skipped_steps")
-#: A check -> the finding that says more where both are there: one sampler repairs both.
-COVERED_BY = {"whole_data_on_every_rank": "same_data"}
 
 #: What the fix of a check does, in a few words.
 ACTIONS = {

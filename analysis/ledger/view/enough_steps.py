@@ -12,6 +12,12 @@ MIN_VERDICT_STEPS = 8
 
 #: From here on a step is called highly input-bound (Severity.of).
 HIGH_SHARE = 0.20
+_GROWS = 2.0  # of what a stage takes in the first third of the steps: it gets longer with them
+_SAYS = Sentence(
+    "{stage} takes {times} times as long in the last third of the steps as in the first",
+    stage=NAME,
+    times=PART,
+)
 
 
 def input_known(facts: RuleInputs) -> bool:
@@ -32,14 +38,6 @@ def maybe_below(facts: RuleInputs) -> bool:
 def only_infers(facts: RuleInputs) -> bool:
     """Tell whether batches went into a model, and nothing was learned."""
     return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0
-
-
-_GROWS = 2.0  # of what a stage takes in the first third of the steps: it gets longer with them
-_SAYS = Sentence(
-    "{stage} takes {times} times as long in the last third of the steps as in the first",
-    stage=NAME,
-    times=PART,
-)
 
 
 def grows(facts: RuleInputs, stage: str) -> float | None:

@@ -6,6 +6,24 @@ from feedline.analysis.traces.launching import Launching
 
 #: Optimizers with such a call (torch.optim's documentation, "fused").
 _FUSED_ON_CPU = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+_LONG_S = 1e-3  # of a kernel: launching takes some 10 us
+_IDLE_S = 100e-6  # per kernel: ten times as long
+_FEWER = "Launch fewer and longer kernels: {}{}{}larger batches."
+_FUSED = "fused optimizers (fused=True{}), "
+_BETWEEN = (
+    "Look at what the host does between launches, for example with py-spy: launching these "
+    "kernels takes far less time than that."
+)
+_CHECK_COMPILED = (
+    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is "
+    "wrong only if all three hold: the "
+    "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy "
+    "shows no slow Python outside the model."
+)
+_CHECK_BETWEEN = (
+    "Watch the main process with `py-spy top`. If it spends its time waiting for the "
+    "GPU, this finding is wrong."
+)
 
 
 def may_be_fused(updated: Updated) -> bool:
@@ -27,26 +45,6 @@ def _may_be_fused_in(trace: Launching) -> bool:
 def without_foreach(updated: Updated) -> str:
     """Return what to leave out with ``fused=True``: torch refuses both together."""
     return ", without foreach" if updated.foreach else ""
-
-
-_LONG_S = 1e-3  # of a kernel: launching takes some 10 us
-_IDLE_S = 100e-6  # per kernel: ten times as long
-_FEWER = "Launch fewer and longer kernels: {}{}{}larger batches."
-_FUSED = "fused optimizers (fused=True{}), "
-_BETWEEN = (
-    "Look at what the host does between launches, for example with py-spy: launching these "
-    "kernels takes far less time than that."
-)
-_CHECK_COMPILED = (
-    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is "
-    "wrong only if all three hold: the "
-    "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy "
-    "shows no slow Python outside the model."
-)
-_CHECK_BETWEEN = (
-    "Watch the main process with `py-spy top`. If it spends its time waiting for the "
-    "GPU, this finding is wrong."
-)
 
 
 def fix(

@@ -23,6 +23,25 @@ _LOOP = ((MAIN, OTHER), (MAIN, LOGGING))
 _MADE = ((MAIN, INPUT), *_LOOP)
 #: Of the loop's own code: a known call that takes this much of it is told.
 _MOST_OF_LOOP = 1 / 3
+_SHORTENED = re.compile(r"(?P<function>.*) \((?P<file>[^()]+):(?P<line>\d+)\)")
+_OF_LIBRARY = re.compile(r"(?P<owner>\w+)…/(?P<rest>.*)")
+_SMALLEST_BYTES = 2  # of a gradient's element
+_FEW = 2.5  # calls in a step: more are one for each tensor or so
+HOW_TO_CHECK = (
+    "Use one batch, made before the loop, in every step. If the step is no faster, "
+    "this finding is wrong."
+)
+#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
+#: than makes it.
+_MIN_WORKING_SHARE = 0.5
+_TOLD = 0.01  # of the step
+#: Functions of Python's own that give out what another thread or process has made.
+_HANDS_OVER = (
+    r"\bget(_nowait)? \(python3\.\d+/(queue|multiprocessing/queues)\.py"
+    r"|\bresult \(python3\.\d+/concurrent/futures/"
+    r"|\b(get|next) \(python3\.\d+/multiprocessing/pool\.py"
+    r"|\brecv \(python3\.\d+/multiprocessing/connection\.py"
+)
 
 
 @dataclass(frozen=True)
@@ -87,10 +106,6 @@ def line_in(facts: RuleInputs, name: str) -> str:
     )
     nodes = [node for tree in trees for node in tree.root.under() if node.function == function]
     return max(nodes, key=lambda node: node.seconds).place if nodes else ""
-
-
-_SHORTENED = re.compile(r"(?P<function>.*) \((?P<file>[^()]+):(?P<line>\d+)\)")
-_OF_LIBRARY = re.compile(r"(?P<owner>\w+)…/(?P<rest>.*)")
 
 
 def _frame_of(name: str) -> StackFrame | None:
@@ -246,10 +261,6 @@ def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     return (innermost or node).place, known
 
 
-_SMALLEST_BYTES = 2  # of a gradient's element
-_FEW = 2.5  # calls in a step: more are one for each tensor or so
-
-
 def _as_reduced(facts: RuleInputs, call: KnownCall) -> KnownCall:
     """Return a known call with what is true of gradients, if it reduces these; else the call."""
     calls = _of_gradients(facts) if call is REDUCED else 0.0
@@ -275,26 +286,6 @@ def _of_gradients(facts: RuleInputs) -> float:
     if nbytes < _SMALLEST_BYTES * updated.elements:
         return 0.0
     return sum(kind.count for kind in kinds) / steps
-
-
-HOW_TO_CHECK = (
-    "Use one batch, made before the loop, in every step. If the step is no faster, "
-    "this finding is wrong."
-)
-
-#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
-#: than makes it.
-_MIN_WORKING_SHARE = 0.5
-
-_TOLD = 0.01  # of the step
-
-#: Functions of Python's own that give out what another thread or process has made.
-_HANDS_OVER = (
-    r"\bget(_nowait)? \(python3\.\d+/(queue|multiprocessing/queues)\.py"
-    r"|\bresult \(python3\.\d+/concurrent/futures/"
-    r"|\b(get|next) \(python3\.\d+/multiprocessing/pool\.py"
-    r"|\brecv \(python3\.\d+/multiprocessing/connection\.py"
-)
 
 
 def _who(facts: RuleInputs) -> str:

@@ -38,6 +38,49 @@ _MOSTLY = Sentence("most of that is spent in {function}", function=NAME)
 
 _WITH_PLACE = re.compile(r"(?P<name>.+) \((?P<place>[^()]+)\)")
 _LINES = re.compile(r"(?:(?:the )?loop (?:from|around) )?lines? (?P<first>\d+).*")
+#: Of the step, all of it: below, something else is worth more, unless one function alone surely
+#: takes _MIN_NAMED.
+_MIN_SHARE = 0.20
+#: What is named takes this share of the step, at least: the rest may be what torch does around the
+#: calls that feedline records.
+_MIN_NAMED = 0.05
+#: A batch in shared memory that takes milliseconds to free.
+_LARGE_BYTES = 8e6
+#: Of all steps together: what feedline does once, such as counting operations, is a good part of a
+#: shorter training.
+_MIN_TRAINING_S = 1.0
+#: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
+_SHORT_S = 0.002
+#: Of what recording a step in full takes, which is subtracted: less than this may be left of it. Of
+#: loops that only train, lines between the calls that feedline records kept up to 0.48 of it; of
+#: loops with slow code, 0.72 and more (benchmarks/public_reports, --third, and slow_calls).
+_OF_RECORDING = 0.5
+_HARDLY = 0.05  # of a function's time: too little to subtract; verdict and table then agree
+_MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
+#: Of the step, at the lower end of the interval: a line that takes less says little of it.
+_LEAST = 0.1
+_SURELY_MOST = 0.5
+#: Stages that a place's samples stand for: a loss that is a module of the program's own stands in
+#: forward.
+_STAGES = {
+    FORWARD: (FORWARD, LOSS),
+    LOSS: (LOSS,),
+    BACKWARD: (BACKWARD,),
+    GRADIENTS: (GRADIENTS,),
+    OPTIMIZER: (OPTIMIZER,),
+    INPUT: (INPUT,),
+    OTHER: (OTHER,),
+}
+#: Of a forward pass: with less of it in functions of the program, the model is a library's.
+_OWN_MODEL = 0.5
+#: Libraries with models in them, whose lines count where the model is one of theirs.
+_OF_MODELS = frozenset(
+    ("torchvision", "torchaudio", "timm", "transformers", "monai", "diffusers", "torch_geometric")
+)
+_IN = Sentence("in {function} at {place}", function=FUNCTION, place=NAME)
+_AT = Sentence("at {place}", place=NAME)
+#: A line, and the function that it is in.
+_At = tuple[Key, int]
 
 
 def name_of(function: str) -> str:
@@ -87,35 +130,6 @@ def parts(named: Sequence[OwnFunction], when: str) -> list[str]:
     return told
 
 
-#: Of the step, all of it: below, something else is worth more, unless one function alone surely
-#: takes _MIN_NAMED.
-_MIN_SHARE = 0.20
-
-
-#: What is named takes this share of the step, at least: the rest may be what torch does around the
-#: calls that feedline records.
-_MIN_NAMED = 0.05
-
-
-#: A batch in shared memory that takes milliseconds to free.
-_LARGE_BYTES = 8e6
-
-
-#: Of all steps together: what feedline does once, such as counting operations, is a good part of a
-#: shorter training.
-_MIN_TRAINING_S = 1.0
-
-
-#: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
-_SHORT_S = 0.002
-
-
-#: Of what recording a step in full takes, which is subtracted: less than this may be left of it. Of
-#: loops that only train, lines between the calls that feedline records kept up to 0.48 of it; of
-#: loops with slow code, 0.72 and more (benchmarks/public_reports, --third, and slow_calls).
-_OF_RECORDING = 0.5
-
-
 def is_short(step_s: float) -> bool:
     """Tell whether recording a step of this length costs a good part of it."""
     return step_s < _SHORT_S
@@ -154,10 +168,6 @@ class NamedFunctions:
     queued: float
     freed_bytes: float
     freeing_s: float
-
-
-_HARDLY = 0.05  # of a function's time: too little to subtract; verdict and table then agree
-_MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
 
 
 def _in_each_step(step: StepSummary) -> OwnCode | None:
@@ -218,34 +228,6 @@ def named_functions(facts: RuleInputs) -> NamedFunctions | None:
         if took_s >= max(_MIN_NAMED * step.mean_s, _recording_s(step))
         else None
     )
-
-
-#: Of the step, at the lower end of the interval: a line that takes less says little of it.
-_LEAST = 0.1
-_SURELY_MOST = 0.5
-#: Stages that a place's samples stand for: a loss that is a module of the program's own stands in
-#: forward.
-_STAGES = {
-    FORWARD: (FORWARD, LOSS),
-    LOSS: (LOSS,),
-    BACKWARD: (BACKWARD,),
-    GRADIENTS: (GRADIENTS,),
-    OPTIMIZER: (OPTIMIZER,),
-    INPUT: (INPUT,),
-    OTHER: (OTHER,),
-}
-#: Of a forward pass: with less of it in functions of the program, the model is a library's.
-_OWN_MODEL = 0.5
-#: Libraries with models in them, whose lines count where the model is one of theirs.
-_OF_MODELS = frozenset(
-    ("torchvision", "torchaudio", "timm", "transformers", "monai", "diffusers", "torch_geometric")
-)
-
-_IN = Sentence("in {function} at {place}", function=FUNCTION, place=NAME)
-_AT = Sentence("at {place}", place=NAME)
-
-#: A line, and the function that it is in.
-_At = tuple[Key, int]
 
 
 @dataclass(frozen=True)

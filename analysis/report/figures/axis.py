@@ -14,6 +14,14 @@ WIDTHS = (240, 360, 480, 600, 720, 840, 960)
 FIGURE_UNITS = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
 # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
 _CHARACTER_PX = 7.4
+_WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
+DECADE = 10.0
+_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
+_PX_A_ROW = 40
+_ALIKE = 1e-9  # of the values: what they differ by is rounding
+_FARTHEST = 1e300  # drawn for what is beyond: there would be no room for a tick above float64's end
+_NEAREST = 1e-290  # values that are all nearer to 0 have too few digits for ticks between them
+_LONGEST_TICK = 1e15  # written without an exponent
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -123,16 +131,6 @@ def figure(parts: Sequence[Markup], height: float, label: str, kind: str = "mark
 def line_path(points: Sequence[tuple[float, float]]) -> str:
     """Return straight lines through points (x from 0 to 1, y in px), for a path in ``stretched``."""
     return "M" + "L".join(f"{FIGURE_UNITS * x:.0f} {10 * y:.0f}" for x, y in points)
-
-
-_WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
-DECADE = 10.0
-_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
-_PX_A_ROW = 40
-_ALIKE = 1e-9  # of the values: what they differ by is rounding
-_FARTHEST = 1e300  # drawn for what is beyond: there would be no room for a tick above float64's end
-_NEAREST = 1e-290  # values that are all nearer to 0 have too few digits for ticks between them
-_LONGEST_TICK = 1e15  # written without an exponent
 
 
 def _nice_step(span: float, most: int) -> float:

@@ -31,6 +31,10 @@ _MAX_EDGE_LABELS = 4
 
 _Bins = Sequence[tuple[float, int]]
 _ROW, _BAR = 24, 14  # px
+_ICICLE_ROW = 26  # px
+_ICICLE_PADDING = 8  # px
+_MOST_DEEP = 12  # functions above one another
+_Quote = Callable[[UserFunction, CodeLine], str]
 
 
 def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
@@ -167,13 +171,6 @@ def _bars(cost: Cost, longest: float, y: float) -> list[Markup]:
                 bars.append(tag("rect", class_="hatch", fill="url(#hatch)", **place))
         start += width
     return bars
-
-
-_ICICLE_ROW = 26  # px
-_ICICLE_PADDING = 8  # px
-_MOST_DEEP = 12  # functions above one another
-
-_Quote = Callable[[UserFunction, CodeLine], str]
 
 
 def code_icicle(

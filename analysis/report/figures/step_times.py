@@ -36,6 +36,8 @@ _PADDING = 12
 _BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
 _LABEL_PX = 14
 _END_LETTERS = 10  # that fit beside a gauge
+_ROW, _BAR = 22, 14  # px
+QUEUE_KEY = "queue_s"
 
 
 def gauge_figure(gauge: Gauge) -> Markup | None:
@@ -327,10 +329,6 @@ def _steps_axis(total: int, y: float, shown: str) -> list[Markup]:
                 )
             )
     return marks
-
-
-_ROW, _BAR = 22, 14  # px
-QUEUE_KEY = "queue_s"
 
 
 class _Part(NamedTuple):

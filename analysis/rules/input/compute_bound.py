@@ -187,16 +187,6 @@ def _change(facts: RuleInputs) -> Refused:
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(
-    _RULE_ID,
-    check,
-    _change,
-    lifts=EVERY_LIMIT,
-    of_input=True,
-    states=Statement.NOT_HELD,
-)
-
-
 def _interval(facts: RuleInputs) -> list[str]:
     """Return the interval of the input's share as a sentence, where it is wide; else nothing."""
     sure = facts.certainty
@@ -206,3 +196,13 @@ def _interval(facts: RuleInputs) -> list[str]:
 def _wide(sure: Certainty) -> bool:
     across = sure.low < MIN_WAIT_SHARE <= sure.high
     return across or sure.high - sure.low > HIGH_SHARE - MIN_WAIT_SHARE
+
+
+RULE: Rule[RuleInputs] = Rule(
+    _RULE_ID,
+    check,
+    _change,
+    lifts=EVERY_LIMIT,
+    of_input=True,
+    states=Statement.NOT_HELD,
+)

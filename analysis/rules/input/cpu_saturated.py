@@ -199,6 +199,23 @@ def _change(facts: RuleInputs) -> Refused:
 _CLAIMS = ("sample/*/cpu", "sample/*/run_queue", "sample/transport")
 _NO_MORE_WORKERS = "More workers would only wait for the same CPUs."
 
+
+def _beyond_quota_s(facts: RuleInputs) -> float:
+    """Return the seconds per step that more CPUs can spare at most.
+
+    The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
+    time, or all of them where there are helper threads. 0 without a quota that stops it.
+    """
+    use = facts.cpus
+    if not throttled(facts) or use is None or not use.own or not use.affinity:
+        return 0.0
+    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
+    most = (
+        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
+    )
+    return facts.step.mean_s * max(0.0, 1 - use.own / most)
+
+
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     _check,
@@ -230,19 +247,3 @@ QUOTA_RULE: Rule[RuleInputs] = Rule(
     without_gain_of_workers=_NO_MORE_WORKERS,
     action="raise the CPU quota",
 )
-
-
-def _beyond_quota_s(facts: RuleInputs) -> float:
-    """Return the seconds per step that more CPUs can spare at most.
-
-    The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
-    time, or all of them where there are helper threads. 0 without a quota that stops it.
-    """
-    use = facts.cpus
-    if not throttled(facts) or use is None or not use.own or not use.affinity:
-        return 0.0
-    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
-    most = (
-        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
-    )
-    return facts.step.mean_s * max(0.0, 1 - use.own / most)

@@ -114,6 +114,16 @@ def _change(facts: RuleInputs) -> Change:
     return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))
 
 
+def _batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
+    """Return the CPU seconds per batch in these stages in its worker.
+
+    Where they were not measured, it is all of the time there.
+    """
+    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
+    taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
+    return taken_s * (facts.throughput.batch_size or 0.0) / facts.batches_per_step
+
+
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     _check,
@@ -124,13 +134,3 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="collate without a copy",
 )
-
-
-def _batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
-    """Return the CPU seconds per batch in these stages in its worker.
-
-    Where they were not measured, it is all of the time there.
-    """
-    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
-    taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
-    return taken_s * (facts.throughput.batch_size or 0.0) / facts.batches_per_step

@@ -138,6 +138,17 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
     return measured(found)
 
 
+def _crowded(facts: RuleInputs) -> bool:
+    """Tell whether other programs leave the training less than one CPU.
+
+    Which number of workers is best is then up to the scheduler. Where that was not sampled, a main
+    thread that waits for a CPU is a sign of it.
+    """
+    if facts.cpus is None or facts.cpus.others is None:
+        return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
+    return facts.cpus.allowed - facts.cpus.others < 1
+
+
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     _check,
@@ -149,14 +160,3 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="use fewer workers",
 )
-
-
-def _crowded(facts: RuleInputs) -> bool:
-    """Tell whether other programs leave the training less than one CPU.
-
-    Which number of workers is best is then up to the scheduler. Where that was not sampled, a main
-    thread that waits for a CPU is a sign of it.
-    """
-    if facts.cpus is None or facts.cpus.others is None:
-        return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
-    return facts.cpus.allowed - facts.cpus.others < 1

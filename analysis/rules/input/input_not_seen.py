@@ -117,17 +117,6 @@ def _change(facts: RuleInputs | TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(
-    _RULE_ID,
-    check,
-    _change,
-    of_input=True,
-    asks_for_more=True,
-    states=Statement.INPUT_UNSEEN,
-)
-TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, _change, of_input=True)
-
-
 def _unsure(facts: RuleInputs) -> tuple[str, list[str]]:
     """Return what is known where the function takes less than the gate.
 
@@ -137,3 +126,14 @@ def _unsure(facts: RuleInputs) -> tuple[str, list[str]]:
     mean = facts.step.mean_s
     more = [*makes(facts), _UNKNOWN(other=other, part=other / mean)]
     return _KNOWN(took=took, step=mean), more
+
+
+RULE: Rule[RuleInputs] = Rule(
+    _RULE_ID,
+    check,
+    _change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.INPUT_UNSEEN,
+)
+TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, _change, of_input=True)

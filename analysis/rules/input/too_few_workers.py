@@ -228,6 +228,16 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     return [*measured(times), *received, *measured(shares)]
 
 
+def _answers_share(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of a sample's time in which it waits for an answer.
+
+    How many at once the other side gives as fast is unknown.
+    """
+    return (blocked_share(facts) or 0.0) * sum(
+        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
+    )
+
+
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     _check,
@@ -239,13 +249,3 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     action="change num_workers",
 )
-
-
-def _answers_share(facts: RuleInputs) -> float:
-    """Return the share (0 to 1) of a sample's time in which it waits for an answer.
-
-    How many at once the other side gives as fast is unknown.
-    """
-    return (blocked_share(facts) or 0.0) * sum(
-        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
-    )

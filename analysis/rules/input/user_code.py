@@ -167,6 +167,12 @@ def _scaled(slow: SlowCode, left: float) -> Change | Refused:
     return Change(stages=stages) if stages else _NOT_SAMPLED
 
 
+def _lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
+    """Lines of a function -> share of its time, longest first."""
+    for line in sorted(node.lines, key=lambda at: -node.lines[at]):
+        yield line, node.lines[line] / node.seconds
+
+
 RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     _check,
@@ -180,9 +186,3 @@ RULE: Rule[RuleInputs] = Rule(
     free=_free,
     action="speed up this function",
 )
-
-
-def _lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
-    """Lines of a function -> share of its time, longest first."""
-    for line in sorted(node.lines, key=lambda at: -node.lines[at]):
-        yield line, node.lines[line] / node.seconds

@@ -52,6 +52,13 @@ if TYPE_CHECKING:
 
 _RECORDED_ONLY = ("html", "with_source", "part", "ceilings", "link_bandwidth", "nccl_log")
 _KNOWN = "what was seen from outside is shown as text, Markdown or JSON"
+_BY_RANK_ONLY = ("dask", "processes")
+_REPORT_ONLY = (
+    *("full", "format", "html", "with_source", "part", "ceilings", "link_bandwidth"),
+    "nccl_log",
+)
+_FORMATS = ("text", "markdown", "json", "html")
+_STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
 
 def _is_attached(folder: str) -> bool:
@@ -113,15 +120,6 @@ def _text(shown: "Document", data: object, file: Path) -> str:
 
 def _json_of_attached(data: object) -> str:
     return json.dumps(data, indent=1) + "\n"
-
-
-_BY_RANK_ONLY = ("dask", "processes")
-_REPORT_ONLY = (
-    *("full", "format", "html", "with_source", "part", "ceilings", "link_bandwidth"),
-    "nccl_log",
-)
-_FORMATS = ("text", "markdown", "json", "html")
-_STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
 
 class ReportCommand:

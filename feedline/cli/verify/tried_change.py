@@ -35,6 +35,15 @@ _Given = TypeVar("_Given")
 _NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
     thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}
 }
+#: Without workers torch refuses other values of these.
+_WITHOUT_WORKERS: dict[str, Value | None] = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "timeout": 0,
+    "multiprocessing_context": None,
+}
+#: Of transformers, which makes its loaders from arguments given elsewhere.
+_TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 def settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
@@ -178,15 +187,6 @@ _POSITIONAL = (
     "multiprocessing_context",
     "generator",
 )
-#: Without workers torch refuses other values of these.
-_WITHOUT_WORKERS: dict[str, Value | None] = {
-    "prefetch_factor": None,
-    "persistent_workers": False,
-    "timeout": 0,
-    "multiprocessing_context": None,
-}
-#: Of transformers, which makes its loaders from arguments given elsewhere.
-_TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 class NoDiff(Exception):

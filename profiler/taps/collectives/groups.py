@@ -23,6 +23,18 @@ from feedline.profiler.store.segment import Segment
 _MAX_NAMED_GROUPS = 1000
 _OTHER_GROUPS = "others"
 _NAME_BYTES = 56  # of a NAME record
+COLLECTIVES_HOOK = "collectives"  # of the hook
+_UNSEEN_LIBRARIES = {
+    "horovod.torch": ("Horovod", "it has queues and threads of its own"),
+    "byteps.torch": ("BytePS", "it has queues and threads of its own"),
+    "mpi4py.MPI": ("mpi4py", "it calls MPI itself"),
+    "cupy.cuda.nccl": ("CuPy", "it calls NCCL itself"),
+    "deepspeed.ops.comm": ("DeepSpeed's own kernels", "they use shared memory of their own"),
+    "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
+}
+#: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of
+#: NCCL because it is there.
+_MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
 class Channel:
@@ -207,20 +219,6 @@ def _shortened(name: str) -> str:
     if len(name.encode()) <= _NAME_BYTES:
         return name
     return f"{name.encode()[: _NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-
-
-COLLECTIVES_HOOK = "collectives"  # of the hook
-_UNSEEN_LIBRARIES = {
-    "horovod.torch": ("Horovod", "it has queues and threads of its own"),
-    "byteps.torch": ("BytePS", "it has queues and threads of its own"),
-    "mpi4py.MPI": ("mpi4py", "it calls MPI itself"),
-    "cupy.cuda.nccl": ("CuPy", "it calls NCCL itself"),
-    "deepspeed.ops.comm": ("DeepSpeed's own kernels", "they use shared memory of their own"),
-    "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
-}
-#: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of
-#: NCCL because it is there.
-_MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
 def name_when_imported(

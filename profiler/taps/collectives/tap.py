@@ -63,6 +63,13 @@ _NO_WORK = "check_for_nan"  # moves nothing, has no group
 # which of (output, input) every rank has: its share of the message
 _ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}
 _SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
+_DISPATCH_KEY = "BackendSelect"
+# the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
+_ENGINE = "torch.autograd.graph"
+_MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
+_WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
+# the row, the group, bytes, events of a GPU, the caller waits for it at once
+_Begun = tuple[StartedCollective, Any, int, Any, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +187,6 @@ def _collective_operations() -> list[_CollectiveOperation]:
     if not operations:
         raise RuntimeError("this torch has no c10d operators")
     return operations
-
-
-_DISPATCH_KEY = "BackendSelect"
-# the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-_ENGINE = "torch.autograd.graph"
-_MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
-_WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
-# the row, the group, bytes, events of a GPU, the caller waits for it at once
-_Begun = tuple[StartedCollective, Any, int, Any, bool]
 
 
 @dataclass(frozen=True, slots=True)

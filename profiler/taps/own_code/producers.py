@@ -35,6 +35,22 @@ _DEPTH = 2  # of lists in lists
 _KEPT = 512  # storages: those that came first are forgotten
 _LOOKED_AT = 4  # of them, each time that one is added
 _LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
+_HITS = 3  # steps in turn whose batch comes from a function
+_FINDER_MISSES = 4  # steps in turn whose batch comes from none, after which it stays unknown
+_MOST_CALLS_SEEN = 60_000  # at 0.25 us each: 15 ms in the whole run
+_CLOSELY = 32  # steps that are looked at one after another, to begin with
+_EVENT_NS, _LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
+_LOOK_BUDGET = 0.003  # of the time, for the looks that follow
+_MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
+# steps, in a row or not, in which any call did: the other models of such a step may get the same
+# tensors again
+_MAX_NEW_STEPS = 32
+_SURE = 32  # calls in a row that got what was known: from then on, values are read in a few
+_READ_EVERY = 16  # calls: a read took 0.3 ms of a step of 10 ms, which empties the caches
+_MAX_VALUES = 16  # values of a call that are looked at
+_SAMPLED_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
+_NUMBER_TYPES = (type(None), bool, int, float)
+_PLACES = np.arange(_SAMPLED_WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
 
 
 class _StorageRef(StorageWeakRef):
@@ -208,11 +224,6 @@ def _shorten(kept: dict[Any, Any]) -> None:
         del kept[next(iter(kept))]
 
 
-_HITS = 3  # steps in turn whose batch comes from a function
-_FINDER_MISSES = 4  # steps in turn whose batch comes from none, after which it stays unknown
-_MOST_CALLS_SEEN = 60_000  # at 0.25 us each: 15 ms in the whole run
-
-
 class ProducerFinder:
     """Observes the calls of the training outside models, backward passes and updates.
 
@@ -293,11 +304,6 @@ class ProducerFinder:
         self._returned.step_ends()
 
 
-_CLOSELY = 32  # steps that are looked at one after another, to begin with
-_EVENT_NS, _LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
-_LOOK_BUDGET = 0.003  # of the time, for the looks that follow
-
-
 class ProducerTimer:
     """Times producers between two calls of models, backward passes and updates, in some steps.
 
@@ -371,18 +377,6 @@ class ProducerTimer:
                 self._copied += took
                 return
             frame = frame.f_back
-
-
-_MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
-# steps, in a row or not, in which any call did: the other models of such a step may get the same
-# tensors again
-_MAX_NEW_STEPS = 32
-_SURE = 32  # calls in a row that got what was known: from then on, values are read in a few
-_READ_EVERY = 16  # calls: a read took 0.3 ms of a step of 10 ms, which empties the caches
-_MAX_VALUES = 16  # values of a call that are looked at
-_SAMPLED_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
-_NUMBER_TYPES = (type(None), bool, int, float)
-_PLACES = np.arange(_SAMPLED_WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
 
 
 class ResidentInput:
