@@ -389,7 +389,7 @@ def compare_recorded(
         hook=shown.rank.manifest.training.get("ddp_hook") is True,
     )
     if comparison is not None:
-        notes.extend(notes)
+        notes.extend(comparison.notes)
     elif len(gathered) > 1:
         notes.append(
             "no collective of several ranks was recorded, so it is unknown how long ranks wait "
