@@ -253,7 +253,7 @@ def one(seed: int, bases: list[Path], folder: Path, every: bool) -> tuple[str, s
             return "net", "\n".join(said)
         if code == NOT_JUDGED and not text:
             continue
-        if code and (code not in REFUSED or text.count("\n") != 1):
+        if code and (code not in (*REFUSED, NOT_JUDGED) or text.count("\n") != 1):
             return "refusal", "\n".join(said)
         if code:
             kind = "refused"

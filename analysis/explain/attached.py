@@ -49,7 +49,7 @@ _FASTER = Sentence("Make {function} faster, or keep its results.", function=NAME
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 _QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
-_OTHERS = "Stop other programs on this machine, or give the training more CPUs."
+_OTHERS = "Stop what else runs on these CPUs, or give the training more."
 _FEWER = "Use fewer workers or threads, or give the training more CPUs."
 _MORE_CPUS = "Give the training more CPUs."
 _ELSEWHERE = Sentence("The main thread only waits for other threads, and none was seen to train.")
@@ -352,7 +352,7 @@ def _more_cpus(used: float, cpus: WatchedCpus | None) -> str:
         return _MORE_CPUS
     if used >= _HOLDS * cpus.allowed:
         return _FEWER
-    return _OTHERS if cpus.allowed - cpus.free - used >= _HELD * cpus.allowed else _MORE_CPUS
+    return _OTHERS if cpus.busy - used >= _HELD * cpus.allowed else _MORE_CPUS
 
 
 def _crowded(ranks: Sequence[WatchedRank], cpus: WatchedCpus | None) -> list[Finding]:

@@ -380,6 +380,7 @@ def _facts(
         updated=updated_by(manifest.training, rank.main, pace.steps),
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=recompiled_functions(manifest.training),
+        compiling_s=rank.main.total(Stage.COMPILE)["wall"] / 1e9,
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=batch_making.straggler_share(rank),
         epochs=epochs,

@@ -92,6 +92,8 @@ class RuleInputs:
             different kinds or take turns, or none was described).
         finds_unused: DistributedDataParallel looks for parameters without a gradient in each step.
         recompiled: functions that were compiled more than once, most often compiled first.
+        compiling_s: seconds for which the main process compiled, also in steps that a long run
+            forgot (None: not known).
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         same_samples: the loader's workers were seen to deliver the same samples of a stream.
@@ -153,6 +155,7 @@ class RuleInputs:
     updated: Updated | None = None
     finds_unused: bool = False
     recompiled: tuple[Recompiled, ...] = ()
+    compiling_s: float | None = None
     order_s: float | None = None
     same_samples: SameSamples | None = None
     worker_parts: Parts | None = None

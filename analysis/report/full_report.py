@@ -97,7 +97,7 @@ def _gain(finding: Finding, report: Report) -> str:
         return finding.gives
     both = _rates(gained)
     if gained.kind is GainKind.PREDICTED:
-        supposed = " ".join(filter(None, (both, _predicting(finding))))
+        supposed = " ".join(filter(None, (both, predicting(finding))))
         return f"{supposed}{next_limit.beyond(finding, report)}"
     if gained.kind is GainKind.AT_MOST:
         return f"{both} (upper bound, not a prediction)"
@@ -141,14 +141,14 @@ def _supposed(gained: Gain, report: Report, exceeds: bool) -> str:
     """
     first = next((one for one in report.findings if one.rule_id == report.verdict.finding), None)
     if first is not None and gained.kind is GainKind.PREDICTED:
-        return _predicting(first)
+        return predicting(first)
     if first is None or exceeds or gained.kind is not GainKind.ABOUT:
         return ""
     supposing = _supposing(first)
     return "" if supposing == Rule.supposing else supposing
 
 
-def _predicting(finding: Finding) -> str:
+def predicting(finding: Finding) -> str:
     """Return what a prediction of its gain supposes; empty: its fix, as it stands."""
     rule = BY_ID.get(finding.rule_id)
     return "" if rule is None or finding.names_known_call else rule.predicting
@@ -194,7 +194,8 @@ def together(report: Report) -> tuple[str, str] | None:
     told = (
         f"{_rates(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
     )
-    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
+    supposed = [f" ({one.rule_id}: {predicting(one)})" for one in findings if predicting(one)]
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}{''.join(supposed)}"
 
 
 def details(report: Report) -> Iterator[Block]:

@@ -367,6 +367,8 @@ def _other(finding: Finding, top: Finding | None, mean_s: float) -> tuple[str, s
     then = finding.gives
     if gained is not None and gained.after is not None and gained.before is not None:
         then = f"{rate(gained.before)} -> {full_report.rate_after(gained)}"
+        if gained.kind is GainKind.PREDICTED and (supposed := full_report.predicting(finding)):
+            then += f" {supposed}"
         first = top.gain if top is not None else None
         if gained.unit.endswith(_OF_RUN) and (first is None or first.unit != gained.unit):
             then += _OF_RUN

@@ -412,7 +412,7 @@ def study(
     """
     ordered = sorted(points, key=lambda point: point.ranks)
     if refused:
-        return _refused(ordered, targets, refused)
+        return _refused(ordered, targets, refused, failed)
     compared, kind = compare_points(ordered), _scaling_kind(ordered)
     usable = _usable_points(compared)
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
@@ -489,7 +489,9 @@ def _notes(points: Sequence[Point], times_missing: bool) -> list[str]:
     return notes
 
 
-def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
+def _refused(
+    points: Sequence[Point], targets: Sequence[int], why: str, failed: int | None
+) -> Study:
     none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
     return Study(
@@ -502,7 +504,7 @@ def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study
         [],
         [],
         notes,
-        why,
+        f"{why.rstrip('.')}. With {counted(failed)}, the training failed." if failed else why,
         [],
         "",
         points[0].unit,

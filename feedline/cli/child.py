@@ -157,7 +157,8 @@ def failure(run: Path) -> str:
     """Say which rank of a recorded training failed first, how, and at which line.
 
     Returns:
-        ``rank 1 failed with ValueError at train.py:31 (exit code 1)``; "" where none recorded that.
+        ``rank 1 failed with ValueError at train.py:31 (exit code 1)``; "" where none recorded that,
+        or one was killed: the others end because of it.
     """
     from feedline.analysis.explain.headline import how
     from feedline.profiler.store.trainings import trainings
@@ -166,15 +167,16 @@ def failure(run: Path) -> str:
         ranks = trainings(run)[0].run.ranks
     except FeedlineError:
         return ""
+    manifests = {number: rank.manifest for number, rank in ranks.items()}
     ends = [
-        (not end.ended_by, end.anchors[-1]["time_ns"], number)
-        for number, end in ((number, rank.manifest) for number, rank in ranks.items())
+        (end.anchors[-1]["time_ns"], number)
+        for number, end in manifests.items()
         if end.exit_code and end.anchors
     ]
-    if not ends:
+    if not ends or any(end.state == "cut" for end in manifests.values()):
         return ""
-    *_, number = min(ends)  # others end because of it, and mostly without an exception
-    end = ranks[number].manifest
+    _, number = min(ends)  # the others end because of it
+    end = manifests[number]
     ended = how(end.state, end.exit_code, masks.text(end.ended_by), masks.text(end.ended_at))
     return f"rank {number} {ended}"
 

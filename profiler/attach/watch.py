@@ -222,7 +222,8 @@ class _CpuRoom:
         if busy is None:
             return None
         idle = max(0.0, 1 - busy - shares.get("cpu/steal", 0.0))
-        return WatchedCpus(self._allowed, idle * len(self._mask))
+        number = len(self._mask)
+        return WatchedCpus(self._allowed, idle * number, busy * number)
 
 
 class _Watching:

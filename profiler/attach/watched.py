@@ -116,10 +116,13 @@ class WatchedCpus:
     Attributes:
         allowed: those of its mask, and no more than its quota, where that is known. CPUs.
         free: those of its mask on which nothing ran while it was watched, on average. CPUs.
+        busy: those on which anything of this machine ran. The rest is another machine's, which a
+            hypervisor gave it to. CPUs.
     """
 
     allowed: float
     free: float
+    busy: float
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,13 @@ def fed_by_workers(*, cpus, waiting=0.0, workers=2, used=0.9):
 @pytest.mark.parametrize(
     ("cpus", "fix"),
     [
-        (WatchedCpus(2.0, 0.0), "Use fewer workers or threads"),
-        (WatchedCpus(4.0, 0.1), "Stop other programs on this machine"),
-        (WatchedCpus(4.0, 2.0), "Give the training more CPUs."),
+        (WatchedCpus(2.0, 0.0, 2.0), "Use fewer workers or threads"),
+        (WatchedCpus(4.0, 0.1, 3.9), "Stop what else runs on these CPUs"),
+        (WatchedCpus(4.0, 2.0, 2.0), "Give the training more CPUs."),
+        (WatchedCpus(4.0, 0.1, 2.0), "Give the training more CPUs."),
         (None, "Give the training more CPUs."),
     ],
-    ids=["its own", "others", "neither is seen", "unknown"],
+    ids=["its own", "others", "neither is seen", "stolen", "unknown"],
 )
 def test_who_holds_the_cpus_is_who_is_told_to_use_fewer(cpus, fix):
     crowded = [
@@ -101,9 +102,9 @@ def test_who_holds_the_cpus_is_who_is_told_to_use_fewer(cpus, fix):
 @pytest.mark.parametrize(
     ("cpus", "told"),
     [
-        (WatchedCpus(8.0, 5.0), True),
-        (WatchedCpus(2.0, 0.1), False),
-        (WatchedCpus(2.0, 6.0), False),  # a quota, of which nothing is left
+        (WatchedCpus(8.0, 5.0, 3.0), True),
+        (WatchedCpus(2.0, 0.1, 1.9), False),
+        (WatchedCpus(2.0, 6.0, 2.0), False),  # a quota, of which nothing is left
         (None, False),
     ],
 )

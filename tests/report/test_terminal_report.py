@@ -265,6 +265,16 @@ def test_a_prediction_says_what_it_supposes_where_its_fix_does_not(rule) -> None
         assert ("if it took half the time" in said) == (rule == "user_code")
 
 
+def test_another_change_says_what_its_prediction_supposes() -> None:
+    gained = Gain(GainKind.PREDICTED, "samples/s", 176, 180, low=170, high=190)
+    first, other, *_ = report().findings
+    slow = replace(other, rule_id="user_code", gain=gained, fix="", action="speed up place()")
+
+    said = " ".join(shown(replace(report(), findings=[first, slow])).split())
+
+    assert "176 -> 180 if it took half the time" in said
+
+
 def test_one_fix_of_two_findings_is_a_single_line() -> None:
     same = Finding("same_data", Severity.HIGH, "both ranks train on the same samples")
     whole = Finding(

@@ -58,15 +58,16 @@ def test_compiling_that_has_ended_is_said_to_have_ended():
 
 def test_compiling_at_the_start_does_not_stand_for_windows_that_a_long_run_forgot():
     """Of 16 times as many steps, those in which nothing was compiled were forgotten."""
-    facts = given("compile", 520.0, 8 / 199, trend=0.0)
+    facts = given("compile", 520.0, 8 / 199)
     pace = replace(facts.throughput, steps=16 * 200)
 
-    finding = recompilation._check(replace(facts, throughput=pace))
+    only_at_the_start = replace(facts, throughput=pace, compiling_s=0.52 * 200)
+    finding = recompilation._check(only_at_the_start)
 
     assert " in 8 of 3,199 steps, which takes 5.2 % of the step time" in finding.message
     assert finding.cost_s == pytest.approx(0.52 / 16)
-    going_on = given("compile", 520.0, 8 / 199)
-    going_on = recompilation._check(replace(going_on, throughput=pace))
+    going_on = replace(facts, throughput=pace, compiling_s=0.52 * 16 * 200)
+    going_on = recompilation._check(going_on)
     assert " in 129 of 3,199 steps" in going_on.message
 
 

@@ -72,7 +72,7 @@ def _check(facts: RuleInputs) -> Finding | None:
     if row is None or row.steps is None:
         return None
     over = row.trend is not None and row.trend < _OVER
-    kept = _kept_share(facts) if over else 1.0
+    kept = _kept_share(facts, row.s)
     cost_s, steps = kept * row.s, facts.throughput.steps - 1
     again = round(kept * row.steps * steps)
     if again < _MIN_STEPS or cost_s < _MIN_SHARE * step.mean_s:
@@ -111,14 +111,19 @@ def _check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _kept_share(facts: RuleInputs) -> float:
-    """Return the share (0 to 1) of the steps that a long run did not forget.
+def _kept_share(facts: RuleInputs, row_s: float) -> float:
+    """Return the true time of compiling over that of the mean step, at most 1.
 
-    It never forgets its start, which stands for no other steps. 1 where some steps were only
-    counted: what is known of the mean step weighs these already.
+    A long run forgets steps, but never its start, in which most is compiled. How long that took in
+    all is known exactly.
+
+    Args:
+        row_s: of the mean step.
     """
     pace = facts.throughput
-    return 1.0 if facts.step.sampled is not None else min(pace.steps_in_detail / pace.steps, 1.0)
+    if facts.compiling_s is None or pace.steps_in_detail >= pace.steps or not row_s:
+        return 1.0
+    return min(facts.compiling_s / (row_s * pace.steps), 1.0)
 
 
 def _most_of_known_cause(functions: Sequence[Recompiled]) -> Recompiled | None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def report_process(
     if missing := [file for file in args.ceilings or () if not file.exists()]:
         raise DataError(
             f"--ceilings: {missing[0]} not found: create it with `feedline probe -o "
-            f"{missing[0].name}`"
+            f"{shlex.quote(str(missing[0]))}`"
         )
     ceilings = ceilings_of(path, args.ceilings)
     network = _network_hints(args.link_bandwidth, args.nccl_log)

@@ -23,6 +23,9 @@ _UNKNOWN_OPTION = re.compile(
 )
 
 
+_OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
+
+
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
@@ -128,7 +131,7 @@ class VerifyCommand:
         """Return the option of this command that a training failed on; empty: it did not."""
         parser = Parser(add_help=False)
         self.prepare_parser(parser)
-        own = {name for action in parser._actions for name in action.option_strings}
+        own = set(_OPTION.findall(parser.format_help()))
         refused = _UNKNOWN_OPTION.search(failed)
         words = refused[1].split() if refused else []
         given = (word.strip("'\"").partition("=")[0] for word in words)

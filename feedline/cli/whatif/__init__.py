@@ -113,10 +113,12 @@ def _predict(args: argparse.Namespace) -> "WhatIf":
     asked = change_of_settings(question.settings, fix, training.facts, args.data)
     if isinstance(asked, Refused):
         return replace(question, refused=asked)
+    supposed = training.supposed_of_fix(args.fix) if args.fix is not None else ""
+    remarks = [supposed, training.memory_remark(question.settings)]
     question = replace(
         question,
         line=asked.line,
-        remarks=(*asked.remarks, *filter(None, [training.memory_remark(question.settings)])),
+        remarks=(*asked.remarks, *filter(None, remarks)),
         measured_interval=training.throughput.varies,
     )
     return answer(question, training.predict, asked.change, asked.workers, asked.extremes)

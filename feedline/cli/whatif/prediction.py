@@ -278,6 +278,16 @@ class Replayable:
         )
         return choose(values) if values else None
 
+    def supposed_of_fix(self, rule_id: str) -> str:
+        """Return what a prediction of a finding's fix supposes; empty: the fix, as it stands."""
+        from feedline.analysis.explain.diagnose import diagnose
+        from feedline.analysis.rules import BY_ID
+
+        named = next((one for one in diagnose(self.facts) if one.rule_id == rule_id), None)
+        if named is None or named.names_known_call or not BY_ID[rule_id].predicting:
+            return ""
+        return f"Predicted {BY_ID[rule_id].predicting}."
+
     def change_of_fix(self, rule_id: str) -> "Change | Refused":
         """Return what the fix of a finding changes.
 
