@@ -28,6 +28,7 @@ from feedline.convergence.fix import (
 from feedline.convergence.fixes import FIXES
 from feedline.profiler import ranks
 from feedline.profiler.errors import FixError
+from feedline.profiler.fail_open import fail_open, reraise_of_handler
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence import is_model
@@ -265,6 +266,7 @@ class FixInjector:
         try:
             yield
         except Exception as error:
+            reraise_of_handler()
             self._fail(fix, error)
 
     @contextmanager
@@ -326,7 +328,7 @@ class FixInjector:
                     act(module)
         if self._is_first and self._epoch is None:  # a call may come before there is a loader
             self._epoch = self._last_loader
-        with suppress(Exception):  # a dictionary of the program's own
+        with fail_open:  # a dictionary of the program's own
             self._rows += rows(args, kwargs)
         self._depth.inside += 1
         try:

@@ -28,7 +28,7 @@ from feedline.profiler.files import own_folders, owned
 from feedline.profiler.message import id_of
 from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
-from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.manifest import Manifest, is_live
 
 #: The word, at most one mark, and a number that does not go on as a date or a version does. Host
 #: names, process ids, steps and times have no such word before them.
@@ -220,7 +220,7 @@ def ingest(
                     else []
                 )
                 _manifest(trace, file.end_ns, command, left_out).write(place)
-            owned.put(staging, run, "run", force)
+            owned.put(staging, run, "run", force, is_live)
         return _Ingested(run, {rank: file.path for rank, (_, file) in ranked.items()}, problems)
     except OSError as error:
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error

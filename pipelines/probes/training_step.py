@@ -150,12 +150,19 @@ def try_model(subject: Subject) -> None:
         return
     few = replace(subject, batch_size=min(_TRIED_IMAGES, subject.batch_size))
     try:
-        with OwnRandomState(0):
-            Step.of(subject.model, cached_batch(few)[0], subject.device)
-    except Exception as error:
-        reason = error_reason(error)
-        if not tells_full_memory(reason):
-            raise UserCodeError(f"--model: {reason}") from error
+        _make_step(subject.model, few)
+    except Exception:
+        try:  # it may be made for this number of images, or need several
+            _make_step(subject.model, subject)
+        except Exception as error:
+            reason = error_reason(error)
+            if not tells_full_memory(reason):
+                raise UserCodeError(f"--model: {reason}") from error
+
+
+def _make_step(model: nn.Module, subject: Subject) -> None:
+    with OwnRandomState(0):
+        Step.of(model, cached_batch(subject)[0], subject.device)
 
 
 def _any_loss(output: Any) -> torch.Tensor:

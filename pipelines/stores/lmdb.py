@@ -19,8 +19,10 @@ from typing import Any
 
 from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
 from feedline.pipelines.stores.packed import (
+    FileSum,
     IndexedStore,
     StoreKind,
+    StoreManifest,
     file_crc32,
     see_that_it_stands,
 )
@@ -149,7 +151,8 @@ class _LmdbStore(IndexedStore):
         with _LOCK:
             if self._map is None:
                 self._map = _SHARED_ENVIRONMENTS.setdefault(
-                    (self.path, self._stamp), _SharedEnvironment(self.path, self._stamp)
+                    (self.path, self.manifest.content),
+                    _SharedEnvironment(self.path, self._stamp, self.manifest),
                 )
                 self._map.users += 1
             here = self._map
@@ -172,9 +175,10 @@ class _SharedEnvironment:
         users: stores and reads. The last one closes it.
     """
 
-    def __init__(self, folder: Path, stamp: tuple[int, ...]) -> None:
+    def __init__(self, folder: Path, stamp: tuple[int, ...], manifest: StoreManifest) -> None:
         self._folder = folder
         self._stamp = stamp
+        self._manifest = manifest
         self._opened: Any = None
         self.users = 0
 
@@ -193,7 +197,7 @@ class _SharedEnvironment:
             with _LOCK:
                 if self._opened is None:
                     # before as well: LMDB does not open a file that a newer store has open
-                    see_that_it_stands(self._folder, self._stamp)
+                    see_that_it_stands(self._folder, self._stamp, self._manifest)
                     opened = _library().open(
                         str(self._folder),
                         readonly=True,
@@ -202,7 +206,7 @@ class _SharedEnvironment:
                         max_spare_txns=16,
                     )
                     try:
-                        see_that_it_stands(self._folder, self._stamp)
+                        see_that_it_stands(self._folder, self._stamp, self._manifest)
                     except StoreDamaged:
                         opened.close()
                         raise
@@ -213,7 +217,7 @@ class _SharedEnvironment:
         """Remove one user of the environment. _LOCK must be held."""
         self.users -= 1
         if not self.users:
-            del _SHARED_ENVIRONMENTS[self._folder, self._stamp]
+            del _SHARED_ENVIRONMENTS[self._folder, self._manifest.content]
             self.close()
 
     def close(self) -> None:
@@ -226,8 +230,8 @@ class _SharedEnvironment:
             opened.close()
 
 
-#: By folder, and the stamp of the store in it.
-_SHARED_ENVIRONMENTS: dict[tuple[Path, tuple[int, ...]], _SharedEnvironment] = {}
+#: By folder, and the content of the store in it.
+_SHARED_ENVIRONMENTS: dict[tuple[Path, tuple[tuple[str, FileSum], ...]], _SharedEnvironment] = {}
 
 
 def _forked() -> None:

@@ -107,6 +107,11 @@ class StoreManifest:
     files: dict[str, FileSum]
     left_out: list[LeftOut]
 
+    @property
+    def content(self) -> tuple[tuple[str, FileSum], ...]:
+        """Its files: what tells it from a store of other samples."""
+        return tuple(sorted(self.files.items()))
+
     def write(self, folder: Path) -> None:
         """Write it; the store is complete from here on. Raises OSError."""
         body = {"feedline_store": _STORE_SCHEMA, **asdict(self)}
@@ -161,13 +166,22 @@ def stamp_of(folder: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def see_that_it_stands(folder: Path, stamp: tuple[int, ...]) -> None:
+def see_that_it_stands(folder: Path, stamp: tuple[int, ...], manifest: StoreManifest) -> None:
     """Check, after a file of a store was opened by name, that the store is still there.
+
+    Some file systems number a file anew each time they meet it (sshfs, s3fs): with another stamp,
+    what is written in the manifest decides.
 
     Raises:
         StoreDamaged: another one has taken its place, to which its index does not apply.
     """
-    if stamp_of(folder) != stamp:
+    if stamp_of(folder) == stamp:
+        return
+    try:
+        stands = StoreManifest.read(folder) == manifest
+    except (StoreDamaged, SchemaTooNew):
+        stands = False
+    if not stands:
         raise StoreDamaged(f"{folder} was replaced after it was opened: open it again")
 
 

@@ -193,7 +193,9 @@ class ShardStore(IndexedStore):
         records = self.index.records
         self._shard, self._split = records["shard"], records["skip"] == SPLIT_VALUE
         self._frames = _Frames(
-            self.path, self.writer.suffix, partial(see_that_it_stands, self.path, self._stamp)
+            self.path,
+            self.writer.suffix,
+            partial(see_that_it_stands, self.path, self._stamp, self.manifest),
         )
 
     def close(self) -> None:

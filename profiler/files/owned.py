@@ -154,10 +154,19 @@ def unmovable(path: Path, kind: str) -> str | None:
     return None
 
 
-def put(made: Path, path: Path, kind: str, force: bool) -> None:
+def put(
+    made: Path,
+    path: Path,
+    kind: str,
+    force: bool,
+    in_use: Callable[[Path], bool] = no_process,
+) -> None:
     """Give a complete folder its final name.
 
     With ``force``, an older one of that kind is removed first.
+
+    Args:
+        in_use: as for ``own_folders.remove``.
 
     Raises:
         PlaceTaken: the name is taken, or the older one may not be removed.
@@ -168,7 +177,7 @@ def put(made: Path, path: Path, kind: str, force: bool) -> None:
         and force
         and (path.is_symlink() or not path.is_dir() or os.listdir(path))
     ):
-        remove(path, kind)
+        remove(path, kind, in_use)
     try:
         os.rename(made, path)
     except OSError as error:

@@ -7,7 +7,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -95,6 +95,41 @@ def replacing_path(path: Path, mode: int = PRIVATE_MODE) -> Iterator[Path]:
         with suppress(OSError):
             os.unlink(part)
         raise
+
+
+def add(names: Iterator[Path], write: Callable[[Path], object], mode: int = PRIVATE_MODE) -> Path:
+    """Write a new file, give it the first of these names that is free, and return that.
+
+    It has the name only once it is complete, and nothing is replaced.
+
+    Args:
+        names: of one folder.
+        write: is given the path to write to.
+
+    Raises:
+        OSError: the place is read-only or full.
+    """
+    path = next(names)
+    part, fd = _new_part(path, mode)
+    os.close(fd)
+    try:
+        write(part)
+        while True:
+            try:
+                os.link(part, path)
+                break
+            except FileExistsError:
+                path = next(names)
+            except OSError:  # no second names here: the first process that makes it has it
+                with suppress(FileExistsError):
+                    os.close(create(path, mode))
+                    os.rename(part, path)
+                    return path
+                path = next(names)
+    finally:
+        with suppress(OSError):
+            os.unlink(part)
+    return path
 
 
 def remove(path: Path) -> None:

@@ -12,8 +12,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ContextDecorator, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from feedline.profiler.printable import say, say_in_training
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
+from feedline.profiler.store.segment import MOST_STAGES
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -247,9 +248,8 @@ class stage:
         segment = recorder.segment
         span = None
         if segment is not None:
-            span = Span(
-                segment, Stage.USER, segment.name_id(self._name), recorder.batch, name=self._name
-            ).__enter__()
+            number = segment.name_id(self._name, MOST_STAGES)
+            span = Span(segment, Stage.USER, number, recorder.batch, name=self._name).__enter__()
         self._spans.append(span)
         return self
 
@@ -341,28 +341,22 @@ class _Writer:
     def _write(self, profiler: "profile") -> Path:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._claimed(f"rank{_rank()}-{profiler.step_num}")
-        try:
-            with single.replacing_path(path, output.SHARED) as part:
-                profiler.export_chrome_trace(str(part))
-        except BaseException:
-            single.remove(path)
-            raise
+        path = single.add(
+            self._names(f"rank{_rank()}-{profiler.step_num}"),
+            lambda part: profiler.export_chrome_trace(str(part)),
+            output.SHARED,
+        )
         return path.with_name(
             path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1)
         )
 
-    def _claimed(self, stem: str) -> Path:
-        """Create the first file that is not there, such as rank0-5.json.gz, rank0-5.2.json.gz.
+    def _names(self, stem: str) -> Iterator[Path]:
+        """Yield names for a trace: rank0-5.json.gz, rank0-5.2.json.gz and so on.
 
         Another process may take itself for the same rank, and write at the same time.
         """
         for number in itertools.count(1):
-            path = self._folder / f"{stem}{f'.{number}' if number > 1 else ''}.json.gz"
-            with suppress(FileExistsError):
-                os.close(single.create(path, output.SHARED))
-                return path
-        raise AssertionError("unreachable")
+            yield self._folder / f"{stem}{f'.{number}' if number > 1 else ''}.json.gz"
 
     def _say_once(self, what: str, text: str) -> None:
         if what not in self._said:

@@ -243,7 +243,7 @@ class Session:
         if killed and self.children_ended is None:
             counted = MemoryEvents.now().since(self._memory_events)
             if counted.get("kills") == counted.get("machine_kills") == 0:
-                return ending  # it was the program then, as far as is known
+                return ending  # the program, or a command: nothing tells that it is the cause
         return ending.because_of_worker(killed) if killed else ending
 
     def join(self, place: ranks.RankPlace, group: str) -> None:

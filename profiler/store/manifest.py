@@ -127,7 +127,9 @@ def is_live(rank: Path) -> bool:
     """Return whether a process records into a folder; False where no manifest tells of one."""
     try:
         return Manifest.read(rank).state == "live"
-    except (RunDamaged, SchemaTooNew):
+    except SchemaTooNew:
+        return True  # of a newer feedline, which may record into it
+    except RunDamaged:
         return False
 
 

@@ -54,8 +54,9 @@ _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
 _NAME_BYTES = 56  # of a name's record: its number and stage follow
 # A name's record is kept for good, and its number has 16 bits: names that differ with each step
-# (``feedline.stage(f"step {number}")``) would fill the file. These take a 32nd of it.
-_MOST_NAMES = 4096
+# (``feedline.stage(f"step {number}")``) would fill the file. These take a 16th of it.
+_MOST_NAMES = 8192
+MOST_STAGES = 4096  # of a program's own: there is room left for the names of all else
 # Seconds to wait for another thread; half as long after each time in vain, and these at least.
 _PATIENCE_S, _LEAST_PATIENCE_S = 1.0, 0.01
 _MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
@@ -313,11 +314,14 @@ class Segment:
         """Whether no record was written yet: the process has done nothing that is looked at."""
         return not self._allocated
 
-    def name_id(self, name: str) -> int:
+    def name_id(self, name: str, most: int = _MOST_NAMES) -> int:
         """Return a number for this name in the ``source`` field of records of this file.
 
         0 is "no name", also where the lock is not to be had, or the file has all the names that it
         takes.
+
+        Args:
+            most: names of the file, from which on this one is not added.
         """
         known = self._names.get(name)
         if known is None:
@@ -326,18 +330,18 @@ class Segment:
             try:  # of two threads that ask at once, one numbers it
                 known = self._names.get(name)
                 if known is None:
-                    known = self._number_of(_stored_text(name))
+                    known = self._number_of(_stored_text(name), most)
                     if len(self._names) < _MOST_NAMES:
                         self._names[name] = known
             finally:
                 self._lock.release()
         return known
 
-    def _number_of(self, text: bytes) -> int:
+    def _number_of(self, text: bytes, most: int) -> int:
         """Return the number of a name in the file, maybe one that an earlier process gave it."""
         number = self._stored.get(text)
         if number is None:
-            if len(self._stored) >= _MOST_NAMES:
+            if len(self._stored) >= most:
                 return 0
             number = self._stored[text] = next(self._name_numbers)
             self._write_name(text, number)

@@ -3,6 +3,7 @@
 import io
 import json
 from argparse import ArgumentTypeError
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from advisor.made_up import run, with_curve, with_norms
 
 from feedline.__main__ import main
+from feedline.analysis.convergence import read_training
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
 from feedline.analysis.convergence.training_record import TimeToTarget
@@ -126,6 +128,17 @@ def test_a_training_that_failed_is_not_called_healthy(name, how, capsys):
     assert f"no advice can be given from {GOLDEN / name}: the training {how}" in " ".join(
         said.err.split()
     )
+
+
+def test_a_training_that_failed_after_an_epoch_is_judged(monkeypatch, capsys):
+    """As at the end of the time that a scheduler gave it."""
+    read = read_training.of_run
+    monkeypatch.setattr(
+        read_training, "of_run", lambda run: replace(read(run), samples_per_epoch=8.0)
+    )
+
+    assert main(["converge", "advise", str(GOLDEN / "batch32"), str(GOLDEN / "raises")]) == 0
+    assert "raises" in capsys.readouterr().out
 
 
 def test_markup_in_a_name_stays_text():

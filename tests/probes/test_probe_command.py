@@ -26,6 +26,13 @@ class OfThree(torch.nn.Linear):
 
     def forward(self, left, middle, right):
         return left
+
+class OfEight(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(8 * 3 * 224 * 224, 4)
+
+    def forward(self, images):
+        return super().forward(images.view(1, self.in_features))
 """
 
 
@@ -160,6 +167,10 @@ def test_a_model_that_cannot_be_probed_ends_the_command_before_anything_is_measu
     assert said.out == "" and "probing" not in said.err
     assert "TypeError: OfThree.forward() missing 2 required positional arguments" in said.err
     assert "Its forward must take one batch of images: wrap a model of other inputs" in said.err
+
+    eight = ["--model", "mine_for_probe:OfEight", "--batch-size", "8", "--parts", "compute"]
+    assert main(["probe", *eight, "--quick"]) == 0  # made for this number of images
+    assert "TypeError" not in capsys.readouterr().err
 
     assert main(["probe", "--model", "mine_for_probe:nothing", "--parts", "compute"]) == 1
     assert "probing" not in capsys.readouterr().err

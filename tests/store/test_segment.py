@@ -22,7 +22,7 @@ from feedline.profiler.files import owned
 from feedline.profiler.store.compact import compact, read_compact
 from feedline.profiler.store.layout import RECORDS_AT, WINDOW, bin_edge_ns, bin_of
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.segment import Segment, window_of
+from feedline.profiler.store.segment import MOST_STAGES, Segment, window_of
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}
@@ -146,7 +146,8 @@ def test_names_that_differ_with_each_step_do_not_fill_the_file(path):
     for _ in range(2):
         segment = Segment(path, MAIN)
         for step in range(5000):
-            segment.add(Stage.USER, step, 1, source=segment.name_id(f"step {step}"))
+            number = segment.name_id(f"step {step}", MOST_STAGES)
+            segment.add(Stage.USER, step, 1, source=number)
         assert segment.name_id("step 9") == 10
         segment.close()
 
@@ -156,6 +157,18 @@ def test_names_that_differ_with_each_step_do_not_fill_the_file(path):
     assert len(process.names) == 4096 and process.names[10] == "step 9"
     sources = process.records["source"].tolist()
     assert sources == [*range(1, 4097), *[0] * 904] * 2
+
+
+def test_stages_without_number_leave_the_names_of_all_else(path):
+    segment = Segment(path, MAIN)
+    for step in range(5000):
+        segment.name_id(f"step {step}", MOST_STAGES)
+
+    accuracy, loss = segment.name_id("accuracy"), segment.name_id("loss")
+    segment.close()
+
+    assert 0 < accuracy < loss
+    assert read_segment(path).names[loss] == "loss"
 
 
 CONTINUED = """

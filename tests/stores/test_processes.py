@@ -140,6 +140,19 @@ def test_a_store_that_another_one_has_replaced_is_never_mixed_with_it(kind, fold
     assert new[0] == open_store(fewer)[0]
 
 
+@pytest.mark.parametrize("kind", STORE_KINDS)
+def test_a_store_whose_manifest_has_another_number_by_now_stands(kind, folder, tmp_path):
+    """As on sshfs, which numbers files anew."""
+    place = tmp_path / "store"
+    pack(folder, place, kind, shard_bytes=SHARD_BYTES)
+    store = open_store(place)
+    manifest = place / "manifest.json"
+    shutil.copy(manifest, tmp_path / "again")
+    os.replace(tmp_path / "again", manifest)
+
+    assert sums(store) == sums(open_store(place))
+
+
 @kinds
 def test_a_pickle_holds_no_data(kind, packed, folder):
     store = opened(kind, packed, folder)

@@ -105,7 +105,7 @@ def _read(path: Path) -> "TrainingRecord":
     """Read a run that came to its end, was interrupted, or goes on.
 
     Raises:
-        NotJudged: it failed or was killed, and not because its loss exploded.
+        NotJudged: it failed or was killed in its first epoch, and not because its loss exploded.
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several
             trainings.
     """
@@ -118,7 +118,8 @@ def _read(path: Path) -> "TrainingRecord":
     recorded = of_run(run)
     failed = next(filter(None, (failure_of(rank.manifest) for rank in run.ranks.values())), "")
     diverged = any(found.rule_id in checks.DIVERGED for found in checks.run_checks(recorded))
-    if failed and not diverged:
+    whole = recorded.samples_per_epoch and recorded.samples >= recorded.samples_per_epoch
+    if failed and not diverged and not whole:
         raise NotJudged(f"no advice can be given from {path}: the training {failed}")
     return recorded
 

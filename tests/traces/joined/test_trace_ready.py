@@ -1,5 +1,7 @@
 """``on_trace_ready=feedline.on_trace_ready(dir)`` under the real torch.profiler."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,8 +73,43 @@ def test_two_processes_that_write_at_once_as_the_same_rank_replace_nothing(tmp_p
     feedline.on_trace_ready(tmp_path)(Slow())
 
     assert names(tmp_path) == ["rank0-3.2.json.gz", "rank0-3.json.gz"]
-    assert (tmp_path / "rank0-3.json.gz").read_text() == "slow"
-    assert "aten::sum" in read_kineto(str(tmp_path / "rank0-3.2.json.gz")).names
+    assert (tmp_path / "rank0-3.2.json.gz").read_text() == "slow"
+    assert "aten::sum" in read_kineto(str(tmp_path / "rank0-3.json.gz")).names
+
+
+def test_a_trace_has_its_name_only_once_it_is_whole(tmp_path):
+    seen = []
+
+    class Slow:
+        step_num = 3
+
+        def export_chrome_trace(self, path):
+            seen.extend(tmp_path.glob("rank*"))
+            Path(path).write_text("slow")
+
+    feedline.on_trace_ready(tmp_path)(Slow())
+
+    assert (seen, names(tmp_path)) == ([], ["rank0-3.json.gz"])
+
+
+def test_a_place_without_second_names_gets_the_first_free_one(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no hard links here")
+
+    class Quick:
+        step_num = 3
+
+        def export_chrome_trace(self, path):
+            Path(path).write_text("quick")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "rank0-3.json.gz").write_text("theirs")
+
+    feedline.on_trace_ready(tmp_path)(Quick())
+
+    assert names(tmp_path) == ["rank0-3.2.json.gz", "rank0-3.json.gz"]
+    assert (tmp_path / "rank0-3.json.gz").read_text() == "theirs"
+    assert (tmp_path / "rank0-3.2.json.gz").read_text() == "quick"
 
 
 def test_the_next_command_is_said_once(tmp_path, capfd):
