@@ -7,7 +7,7 @@ blocked   what remains of wall: disk, network, lock or sleep.
 
 ``now`` and ``since`` are cheap enough for both ends of every span. Reading a thread's run-queue delay is a system call: 2 us, and 20 where
 the work has just pushed it out of the caches. But a thread whose CPU clock kept pace with the wall clock has not been waiting for a CPU. So
-the delay is read only where the two have parted by SLACK_NS since the last reading; less than that is called no delay.
+the delay is read only where the two have parted by _SLACK_NS since the last reading; less than that is called no delay.
 
 Tests put a fake in place of ``wall_ns``; everything that stamps looks it up here at attach time.
 """

@@ -122,7 +122,7 @@ class LossVerdict:
 
     Attributes:
         run, reference: names; reference "": no run to compare with.
-        kind: one of VERDICT_WORDS.
+        kind: one of _VERDICT_WORDS of cli/converge/text.py.
         suspected: the evidence allows it, and does not show it.
         message: one sentence with figures.
         needs: what would have to be recorded to tell more.

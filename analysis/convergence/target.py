@@ -134,7 +134,7 @@ def time_to_target(
     """Predict how long another batch takes to the target, from a run and its noise scale.
 
     The band joins the ends of all: when the curve came to the target, the noise scale's range over
-    the training, what it is worth as a proxy of the critical batch (PROXY, either way), and the
+    the training, what it is worth as a proxy of the critical batch (_PROXY, either way), and the
     step's time. It has no upper end where two standard errors decide whether the curve comes there.
 
     Args:

@@ -31,6 +31,7 @@ _OPTIONAL = {
     "copy": "Tensor.to",
     "pin": "pin_memory",
 }
+_SHARES = "stage_share."  # begins the names of shares of the step
 _LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 
@@ -113,9 +114,6 @@ class Figure:
             return ""
         end = f"to {self.text(self.high)}" if math.isfinite(self.high) else "or more"
         return f" (95 % interval {self.text(self.low)} {end})"
-
-
-_SHARES = "stage_share."  # begins the names of shares of the step
 
 
 def check_budget(
@@ -294,6 +292,19 @@ def _figure(run: ComparedRun, id: str, about: str = "") -> Figure:
     return Figure(measure.value, *_interval_of(measure), measure.unit, about)
 
 
+def _interval_of(measure: Measure) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a quantity of one run; None: not known.
+
+    It holds what the values scatter by, and what the machine did to the run meanwhile.
+    """
+    half = half_width(measure.error, measure.drift)
+    return (
+        (max(0.0, measure.value * (1 - half)), measure.value * (1 + half))
+        if math.isfinite(half)
+        else (None, None)
+    )
+
+
 def _findings(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
@@ -467,17 +478,4 @@ def count_unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
     return sum(checked_limit.outcome == LimitOutcome.EXCEEDED for checked_limit in checked), sum(
         checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked
-    )
-
-
-def _interval_of(measure: Measure) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a quantity of one run; None: not known.
-
-    It holds what the values scatter by, and what the machine did to the run meanwhile.
-    """
-    half = half_width(measure.error, measure.drift)
-    return (
-        (max(0.0, measure.value * (1 - half)), measure.value * (1 + half))
-        if math.isfinite(half)
-        else (None, None)
     )

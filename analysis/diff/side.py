@@ -46,7 +46,7 @@ class _FunctionShare:
     """A function of the program, without those of the program that it calls.
 
     Attributes:
-        group: OF_SAMPLE or OF_STEP.
+        group: one of those above.
         name: with its file: ``tokenize() in data.py``.
         share: (0 to 1) of making a sample, or of the step.
         error: of ``share``, relative.

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from feedline.analysis.convergence import read_training
 from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.convergence.training_record import ConvergenceSummary
-from feedline.analysis.explain import headline as notes_of
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import MeasuredRun, RankSummary
+from feedline.analysis.explain.notes_of_rank import ending, notes_of
 from feedline.analysis.explain.run_facts import (
     effective_cpus,
     failure_of,
@@ -254,8 +254,8 @@ def _notes_of_ranks(source: _Source) -> list[str]:
     """Return what is to be said of the shown rank, and how the others ended."""
     others = [rank for rank in source.ranks.values() if rank is not source.shown]
     return [
-        *notes_of.of_rank(source.shown),
-        *(note for rank in others for note in notes_of.ending(rank)),
+        *notes_of(source.shown),
+        *(note for rank in others for note in ending(rank)),
     ]
 
 

@@ -72,7 +72,7 @@ class ThroughputBound:
 
     id: str
     name: str
-    kind: str  # ROOF_KINDS
+    kind: str  # of analysis/ledger/rule.py, _ROOF_KINDS
     samples_per_s: float
     low: float | None
     high: float | None

@@ -38,7 +38,7 @@ from feedline.analysis.explain.model import (
 from feedline.analysis.explain.next_limit import cap_at_next_limit, with_gains
 from feedline.analysis.explain.predictions import Predictions, of_recording, refused_of_traces
 from feedline.analysis.explain.roofs import roofline
-from feedline.analysis.explain.speed_trial import REJECT, Trial, of_run
+from feedline.analysis.explain.speed_trial import REJECT, Trial, trials_of
 from feedline.analysis.explain.verdict import of_finding, verdict, verdict_of_traces
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
@@ -73,9 +73,149 @@ _SHOWN_ROWS = 100  # of each table
 _INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
 
 
+def report_of(
+    run: Run,
+    ceilings: Ceilings | None = None,
+    hints: NetworkHints = NO_HINTS,
+    processes: bool = True,
+) -> Report:
+    """Return the report of one training, or of traces.
+
+    Args:
+        processes: read the traces of several ranks in as many processes as there are CPUs.
+
+    Raises:
+        RunDamaged: no rank can be read.
+    """
+    if not holds_traces(run):
+        return recorded_report(run, ceilings=ceilings, hints=hints)
+    chosen: AbstractContextManager[rank_pool.RankPool] = (
+        rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
+    )
+    with chosen as workers:
+        return traced_report(run, workers)
+
+
 def holds_traces(run: Run) -> bool:
     """Tell whether a run folder was made of traces."""
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
+
+
+def recorded_report(
+    run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS
+) -> Report:
+    """Read a run and say what it did and what holds it back.
+
+    Args:
+        run: an open run folder.
+        ceilings: what the parts of the machine can do, for the roofline and the network.
+        hints: what is known about the network.
+
+    Raises:
+        RunDamaged: the records of every rank's training process are missing.
+    """
+    read = measure(run, ceilings, hints)
+    if read.facts is None:
+        none = killed_worker.found(read.killed) or no_batch.found(
+            read.end, read.run.loaders, read.run.run
+        )
+        said = of_finding(none, "" if none else _unknown(read.shown))
+        return _report(read, said, [none] if none else [])
+    predictions = _predictions_of(read, read.facts, ceilings, rejected_of(run))
+    checks = read.run.convergence.checks if read.run.convergence else []
+    findings = cap_at_next_limit(
+        diagnose(read.facts, checks, predictions.attached),
+        predictions.limits,
+        read.facts.step.mean_s,
+    )
+    if read.ended_badly:
+        findings = [_without_more(finding, read.facts) for finding in findings]
+    beside_others = contended(read.facts) and not read.facts.on_gpu
+    findings = with_gains(
+        findings,
+        read.run.throughput,
+        read.run.step,
+        beside_others,
+        read.facts.all_steps_s,
+        workers=_workers(read.facts),
+    )
+    together = predictions.together(findings)
+    return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
+
+
+def _unknown(shown: RankMetrics) -> str:
+    """Return why nothing is known of the steps of a rank."""
+    why = (
+        f"Steps are longer than the windows of {WINDOW} batches that were kept"
+        if shown.main.stride > 1 and shown.steps is not None
+        else "No training step was recorded"
+    )
+    return f"{why}, so what limits the training is unknown."
+
+
+def _workers(facts: RuleInputs) -> tuple[int, float] | None:
+    """Return how many workers make batches, and the share of the time in which they do."""
+    number, made = num_workers(facts), facts.workers
+    return (number, (made.busy_share if made else None) or 1.0) if number else None
+
+
+def _report(
+    read: Measurement,
+    said: Verdict,
+    findings: list[Finding],
+    limits: Roofline | None = None,
+    together: PredictedRate | None = None,
+) -> Report:
+    """Return the report; of a run that hung, why that was comes before all else."""
+    if read.hang is not None:
+        said = of_finding(read.hang.finding, read.hang.limit, read.hang.cause, said.caveat)
+        findings = [read.hang.finding, *findings]
+    return Report.of(read.run, said, findings, limits, together)
+
+
+def rejected_of(run: Run) -> list[Trial]:
+    """Return the trials that rejected settings of this training.
+
+    There are none if the process ran several, because trials do not say which.
+    """
+    return _rejected(run.path) if run.part is None else []
+
+
+def _rejected(run: Path) -> list[Trial]:
+    """Return the trials whose settings were rejected, and not accepted since."""
+    last = {
+        tuple(sorted(trial.settings.items())): trial
+        for trial in sorted(trials_of(run), key=lambda trial: trial.at)
+        if trial.settings
+    }
+    return [trial for trial in last.values() if trial.verdict == REJECT]
+
+
+def _predictions_of(
+    read: Measurement, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
+) -> Predictions:
+    """Return predictions for a run, held against its limits.
+
+    They are those of its report, of ``whatif`` and of ``tune``. A rate is compared with limits of
+    the input: how long steps wait for it must be known.
+
+    Args:
+        tried: trials that rejected settings, which are not predicted.
+    """
+    known = not facts.loader_elsewhere and unknown_input(facts) is None
+    limits = roofline(read.run, ceilings) if known else None
+    return of_recording(read.shown, facts, read.run.throughput.of_all_ranks, limits, tried)
+
+
+def _without_more(finding: Finding, facts: RuleInputs) -> Finding:
+    """Return the finding without its fix, where that is another recording.
+
+    This run cannot simply be made longer, and the headline says why.
+    """
+    rule = BY_ID.get(finding.rule_id)
+    if rule is None or not rule.asks_for_more or (rule.names_error and facts.failed):
+        return finding
+    return dataclasses.replace(finding, fix="")
 
 
 def traced_report(run: Run, pool: RankPool) -> Report:
@@ -257,113 +397,6 @@ def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFac
     )  # fmt: skip
 
 
-def recorded_report(
-    run: Run, ceilings: Ceilings | None = None, hints: NetworkHints = NO_HINTS
-) -> Report:
-    """Read a run and say what it did and what holds it back.
-
-    Args:
-        run: an open run folder.
-        ceilings: what the parts of the machine can do, for the roofline and the network.
-        hints: what is known about the network.
-
-    Raises:
-        RunDamaged: the records of every rank's training process are missing.
-    """
-    read = measure(run, ceilings, hints)
-    if read.facts is None:
-        none = killed_worker.found(read.killed) or no_batch.found(
-            read.end, read.run.loaders, read.run.run
-        )
-        said = of_finding(none, "" if none else _unknown(read.shown))
-        return _report(read, said, [none] if none else [])
-    predictions = _predictions_of(read, read.facts, ceilings, rejected_of(run))
-    checks = read.run.convergence.checks if read.run.convergence else []
-    findings = cap_at_next_limit(
-        diagnose(read.facts, checks, predictions.attached),
-        predictions.limits,
-        read.facts.step.mean_s,
-    )
-    if read.ended_badly:
-        findings = [_without_more(finding, read.facts) for finding in findings]
-    beside_others = contended(read.facts) and not read.facts.on_gpu
-    findings = with_gains(
-        findings,
-        read.run.throughput,
-        read.run.step,
-        beside_others,
-        read.facts.all_steps_s,
-        workers=_workers(read.facts),
-    )
-    together = predictions.together(findings)
-    return _report(read, verdict(findings, read.facts), findings, predictions.limits, together)
-
-
-def _unknown(shown: RankMetrics) -> str:
-    """Return why nothing is known of the steps of a rank."""
-    why = (
-        f"Steps are longer than the windows of {WINDOW} batches that were kept"
-        if shown.main.stride > 1 and shown.steps is not None
-        else "No training step was recorded"
-    )
-    return f"{why}, so what limits the training is unknown."
-
-
-def _workers(facts: RuleInputs) -> tuple[int, float] | None:
-    """Return how many workers make batches, and the share of the time in which they do."""
-    number, made = num_workers(facts), facts.workers
-    return (number, (made.busy_share if made else None) or 1.0) if number else None
-
-
-def _report(
-    read: Measurement,
-    said: Verdict,
-    findings: list[Finding],
-    limits: Roofline | None = None,
-    together: PredictedRate | None = None,
-) -> Report:
-    """Return the report; of a run that hung, why that was comes before all else."""
-    if read.hang is not None:
-        said = of_finding(read.hang.finding, read.hang.limit, read.hang.cause, said.caveat)
-        findings = [read.hang.finding, *findings]
-    return Report.of(read.run, said, findings, limits, together)
-
-
-def rejected_of(run: Run) -> list[Trial]:
-    """Return the trials that rejected settings of this training.
-
-    There are none if the process ran several, because trials do not say which.
-    """
-    return _rejected(run.path) if run.part is None else []
-
-
-def _predictions_of(
-    read: Measurement, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
-) -> Predictions:
-    """Return predictions for a run, held against its limits.
-
-    They are those of its report, of ``whatif`` and of ``tune``. A rate is compared with limits of
-    the input: how long steps wait for it must be known.
-
-    Args:
-        tried: trials that rejected settings, which are not predicted.
-    """
-    known = not facts.loader_elsewhere and unknown_input(facts) is None
-    limits = roofline(read.run, ceilings) if known else None
-    return of_recording(read.shown, facts, read.run.throughput.of_all_ranks, limits, tried)
-
-
-def _without_more(finding: Finding, facts: RuleInputs) -> Finding:
-    """Return the finding without its fix, where that is another recording.
-
-    This run cannot simply be made longer, and the headline says why.
-    """
-    rule = BY_ID.get(finding.rule_id)
-    if rule is None or not rule.asks_for_more or (rule.names_error and facts.failed):
-        return finding
-    return dataclasses.replace(finding, fix="")
-
-
 @dataclasses.dataclass(frozen=True)
 class TrainingInput:
     """What a prediction starts from.
@@ -436,36 +469,3 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
     )
     ceilings = own or [Ceilings.read(file) for file in files or []]
     return Ceilings.joined(ceilings) if ceilings else None
-
-
-def report_of(
-    run: Run,
-    ceilings: Ceilings | None = None,
-    hints: NetworkHints = NO_HINTS,
-    processes: bool = True,
-) -> Report:
-    """Return the report of one training, or of traces.
-
-    Args:
-        processes: read the traces of several ranks in as many processes as there are CPUs.
-
-    Raises:
-        RunDamaged: no rank can be read.
-    """
-    if not holds_traces(run):
-        return recorded_report(run, ceilings=ceilings, hints=hints)
-    chosen: AbstractContextManager[rank_pool.RankPool] = (
-        rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
-    )
-    with chosen as workers:
-        return traced_report(run, workers)
-
-
-def _rejected(run: Path) -> list[Trial]:
-    """Return the trials whose settings were rejected, and not accepted since."""
-    last = {
-        tuple(sorted(trial.settings.items())): trial
-        for trial in sorted(of_run(run), key=lambda trial: trial.at)
-        if trial.settings
-    }
-    return [trial for trial in last.values() if trial.verdict == REJECT]

@@ -371,7 +371,7 @@ def identity(run: Path) -> str:
     return ""
 
 
-def of_run(run: Path) -> list[Trial]:
+def trials_of(run: Path) -> list[Trial]:
     """Return what was tried from a run.
 
     Trials in ``verify`` beside it did so, or those that recorded it themselves.

@@ -1,4 +1,4 @@
-"""Calls that are known to be slow in each step of the training loop.
+"""Calls that are known to be slow in each step: of the loop, of optimizers and of evaluation.
 
 Of several that fit a frame or a line, the first counts, as for each sample (calls_per_sample.py).
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.measure.batch_making import DOING as DOING_BLOCKED
-from feedline.analysis.measure.batch_making import pids
+from feedline.analysis.measure.batch_making import pids_in_file
 from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.rank_metrics import RankMetrics
 from feedline.analysis.measure.steps import ASIDE
@@ -245,7 +245,7 @@ def _blocked(
     causes: dict[int, str] = {}
     number = 0
     for worker, process in workers.items():
-        seen: Records = looks[np.isin(looks["pid"], pids(process))]
+        seen: Records = looks[np.isin(looks["pid"], pids_in_file(process))]
         kinds = Counter[str](
             main.names.get(source, "unknown") for source in seen["source"].tolist()
         )

@@ -62,7 +62,7 @@ class _Blocked:
     looks: int
 
 
-def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocked:
+def _blocked_of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocked:
     """Count the looks that found a maker of these loaders' batches blocked; each stands for a time.
 
     Those that found it stopped are left out: no change of the program would spare that.
@@ -74,7 +74,7 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocke
     for process in makers:
         fetches = process.of(Stage.FETCH)
         making = _intervals(fetches[np.isin(fetches["source"], list(loaders))])
-        inside |= np.isin(looks["pid"], pids(process)) & holds(making, looks["start"])
+        inside |= np.isin(looks["pid"], pids_in_file(process)) & holds(making, looks["start"])
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     by: dict[str, float] = {}
@@ -85,8 +85,8 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> _Blocke
     return _Blocked(dict(sorted(by.items(), key=lambda row: -row[1])), len(seen))
 
 
-def pids(process: Process) -> list[int]:
-    """Return its id, and those of the workers of later epochs that wrote into the same file."""
+def pids_in_file(process: Process) -> list[int]:
+    """Return the ids of all processes that wrote into its file: later epochs' workers, too."""
     own = process.header.get("pid")
     return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]
 
@@ -108,7 +108,7 @@ def workers(rank: RankMetrics) -> Workers | None:
     busy, idle = _busy_shares(processes, rank.counted_since)
     details = rank.details
     seen = details.decoded > 0
-    blocked = of(rank.main, rank.makers.processes, rank.makers.loaders)
+    blocked = _blocked_of(rank.main, rank.makers.processes, rank.makers.loaders)
     return Workers(
         processes=len({_who(process) for process in processes}),
         busy_share=busy,

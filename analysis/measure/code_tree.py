@@ -84,32 +84,6 @@ class Weight:
         return self.seconds**2 / self.squares if self.squares else 0.0
 
 
-def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
-    """Return a share (0 to 1) of samples.
-
-    With its 95 % interval (Wilson, J. Am. Stat. Assoc. 22, 1927).
-
-    Args:
-        part: seconds of it.
-        whole: what it is a part of.
-    """
-    if whole.seconds <= 0:
-        return 0.0, 0.0, 1.0
-    share, number = min(1.0, part / whole.seconds), whole.number / whole.spread
-    middle = share + _Z**2 / (2 * number)
-    half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2))
-    scale = 1 + _Z**2 / number
-    return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-
-
-def add_to(sums: dict[_K, float], key: _K, seconds: float) -> None:
-    sums[key] = sums.get(key, 0.0) + seconds
-
-
-def _sums(first: Mapping[_K, float], second: Mapping[_K, float]) -> dict[_K, float]:
-    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}
-
-
 @dataclass
 class CodeNode:
     """A function of the program, as its caller calls it.
@@ -550,3 +524,29 @@ def functions_of(
             rows[key[1]] = place_of, before + share
     ranked = sorted(rows, key=lambda name: -rows[name][1])
     return [(name, *rows[name]) for name in ranked]
+
+
+def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
+    """Return a share (0 to 1) of samples.
+
+    With its 95 % interval (Wilson, J. Am. Stat. Assoc. 22, 1927).
+
+    Args:
+        part: seconds of it.
+        whole: what it is a part of.
+    """
+    if whole.seconds <= 0:
+        return 0.0, 0.0, 1.0
+    share, number = min(1.0, part / whole.seconds), whole.number / whole.spread
+    middle = share + _Z**2 / (2 * number)
+    half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2))
+    scale = 1 + _Z**2 / number
+    return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def add_to(sums: dict[_K, float], key: _K, seconds: float) -> None:
+    sums[key] = sums.get(key, 0.0) + seconds
+
+
+def _sums(first: Mapping[_K, float], second: Mapping[_K, float]) -> dict[_K, float]:
+    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}

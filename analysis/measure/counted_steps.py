@@ -133,90 +133,6 @@ class _Correction:
         )
 
 
-def _corrections(stages: Mapping[str, float], seen: RestSamples) -> tuple[_Correction, ...]:
-    """Return what samples show clearly otherwise than recorded steps do.
-
-    Args:
-        stages: of the mean recorded step, without what recording costs, ns.
-        seen: of the rests.
-    """
-    found = (_more_input(stages, seen), _less_between(stages, seen))
-    return tuple(correction for correction in found if correction is not None)
-
-
-def _less_between(stages: Mapping[str, float], seen: RestSamples) -> _Correction | None:
-    """Return how much less lies between spans, of what is not the input.
-
-    Samples there and in spans that no function of torch's tells (copies, the program's own stages)
-    look alike: these keep their proportion to the model's.
-    """
-    own = {name: ns for name, ns in stages.items() if name not in INPUT_STAGES}
-    whole, number = sum(own.values()), seen.number - seen.of_input
-    if not whole > 0 or number < _MIN_OUTSIDE:
-        return None
-    model, between = _share(own, _MODEL), _share(own, _BETWEEN)
-    seen_model = seen.of_model / number
-    more, error = seen_model - model, math.sqrt(seen_model * (1 - seen_model) / number)
-    if not 0 < model < 1 or not 0 < between < 1 or more < _SURE * error:
-        return None
-    if more * whole < CLEARLY * sum(stages.values()):
-        return None
-    told = max(1 - (1 - between) * seen_model / model, _LEAST * between)
-    times = told / (1 - told) / (between / (1 - between))
-    unsure = error * (1 - between) / model / (told * (1 - told))
-    return _Correction(_BETWEEN, frozenset(own) - _BETWEEN, times, min(unsure, _MOST_UNSURE))
-
-
-def _more_input(stages: Mapping[str, float], seen: RestSamples) -> _Correction | None:
-    inside = frozenset(INPUT_STAGES)
-    share, shown = seen.of_input / seen.number, _share(stages, inside)
-    if not 0 < share < 1 or not 0 < shown < 1 or share - shown < CLEARLY:
-        return None
-    error = 1 / math.sqrt(seen.number * share * (1 - share))
-    times = share / (1 - share) / (shown / (1 - shown))
-    return _Correction(inside, None, times, error) if math.log(times) >= _SURE * error else None
-
-
-def _share(stages: Mapping[str, float], of: frozenset[str]) -> float:
-    return sum(ns for name, ns in stages.items() if name in of) / (sum(stages.values()) or 1.0)
-
-
-def _is_neither(frames: Sequence[StackFrame]) -> bool:
-    files = (origin(frame.file) for frame in frames)
-    return any(
-        whose.owner == owner and whose.tail.startswith(file)
-        for whose in files
-        for owner, file in _NEITHER
-    )
-
-
-def samples_in_rests(rank: Rank, start: IntArray, end: IntArray) -> RestSamples | None:
-    """Return where samples of the main thread in rests stand.
-
-    None: they are too few, or the stacks are damaged.
-
-    Args:
-        start, end: of the rests, int64 [m], ns, ascending.
-    """
-    try:
-        processes = read_stacks(rank)
-    except FeedlineError:  # the report notes it
-        return None
-    number = of_input = of_model = 0
-    for process in processes:
-        for stack in process.stacks if process.kind == MAIN else ():
-            if stack.thread != "main" or is_recording(stack.frames):
-                continue
-            moments = np.array(stack.moments, np.int64)
-            rest = np.searchsorted(start, moments, "right") - 1
-            inside = int(((rest >= 0) & (moments < end[rest])).sum())
-            number += inside
-            place = standing(stack.frames).place if inside and not _is_neither(stack.frames) else ""
-            of_input += inside if place in _INPUT else 0
-            of_model += inside if place in _MODEL else 0
-    return RestSamples(number, of_input, of_model) if number >= _MIN_SAMPLES else None
-
-
 @dataclass(frozen=True)
 class Counted:
     """Rests of one training process.
@@ -409,7 +325,7 @@ class Estimate:
         )
 
     def drawn(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, FloatArray]:
-        """Draw each stage's share of a counted step, float64 [DRAWS].
+        """Draw each stage's share of a counted step, float64 [_DRAWS].
 
         It is what the share could be if other windows had been recorded (bootstrap over windows).
         """
@@ -441,7 +357,7 @@ class Estimate:
     def drawn_walls(self) -> FloatArray:
         """Draw what the mean of the alike steps could be, with what recording costs.
 
-        float64 [DRAWS], ns.
+        float64 [_DRAWS], ns.
         """
         of, draws = self._drawn()
         return np.asarray(
@@ -451,7 +367,7 @@ class Estimate:
     def _drawn(self) -> tuple[IntArray, IntArray]:
         """Return the group of each alike step, int64 [k], and how often each group is drawn.
 
-        The draws are int64 [DRAWS, groups]. Groups are windows, where there are some, else steps.
+        The draws are int64 [_DRAWS, groups]. Groups are windows, where there are some, else steps.
         """
         groups = np.unique(self.window[self.alike])
         by_window = len(groups) >= _MIN_RECORDED
@@ -495,3 +411,87 @@ def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
     special = np.zeros(len(steps.start), bool)
     special[at[at >= 0]] = True
     return special
+
+
+def _corrections(stages: Mapping[str, float], seen: RestSamples) -> tuple[_Correction, ...]:
+    """Return what samples show clearly otherwise than recorded steps do.
+
+    Args:
+        stages: of the mean recorded step, without what recording costs, ns.
+        seen: of the rests.
+    """
+    found = (_more_input(stages, seen), _less_between(stages, seen))
+    return tuple(correction for correction in found if correction is not None)
+
+
+def _less_between(stages: Mapping[str, float], seen: RestSamples) -> _Correction | None:
+    """Return how much less lies between spans, of what is not the input.
+
+    Samples there and in spans that no function of torch's tells (copies, the program's own stages)
+    look alike: these keep their proportion to the model's.
+    """
+    own = {name: ns for name, ns in stages.items() if name not in INPUT_STAGES}
+    whole, number = sum(own.values()), seen.number - seen.of_input
+    if not whole > 0 or number < _MIN_OUTSIDE:
+        return None
+    model, between = _share(own, _MODEL), _share(own, _BETWEEN)
+    seen_model = seen.of_model / number
+    more, error = seen_model - model, math.sqrt(seen_model * (1 - seen_model) / number)
+    if not 0 < model < 1 or not 0 < between < 1 or more < _SURE * error:
+        return None
+    if more * whole < CLEARLY * sum(stages.values()):
+        return None
+    told = max(1 - (1 - between) * seen_model / model, _LEAST * between)
+    times = told / (1 - told) / (between / (1 - between))
+    unsure = error * (1 - between) / model / (told * (1 - told))
+    return _Correction(_BETWEEN, frozenset(own) - _BETWEEN, times, min(unsure, _MOST_UNSURE))
+
+
+def _more_input(stages: Mapping[str, float], seen: RestSamples) -> _Correction | None:
+    inside = frozenset(INPUT_STAGES)
+    share, shown = seen.of_input / seen.number, _share(stages, inside)
+    if not 0 < share < 1 or not 0 < shown < 1 or share - shown < CLEARLY:
+        return None
+    error = 1 / math.sqrt(seen.number * share * (1 - share))
+    times = share / (1 - share) / (shown / (1 - shown))
+    return _Correction(inside, None, times, error) if math.log(times) >= _SURE * error else None
+
+
+def _share(stages: Mapping[str, float], of: frozenset[str]) -> float:
+    return sum(ns for name, ns in stages.items() if name in of) / (sum(stages.values()) or 1.0)
+
+
+def samples_in_rests(rank: Rank, start: IntArray, end: IntArray) -> RestSamples | None:
+    """Return where samples of the main thread in rests stand.
+
+    None: they are too few, or the stacks are damaged.
+
+    Args:
+        start, end: of the rests, int64 [m], ns, ascending.
+    """
+    try:
+        processes = read_stacks(rank)
+    except FeedlineError:  # the report notes it
+        return None
+    number = of_input = of_model = 0
+    for process in processes:
+        for stack in process.stacks if process.kind == MAIN else ():
+            if stack.thread != "main" or is_recording(stack.frames):
+                continue
+            moments = np.array(stack.moments, np.int64)
+            rest = np.searchsorted(start, moments, "right") - 1
+            inside = int(((rest >= 0) & (moments < end[rest])).sum())
+            number += inside
+            place = standing(stack.frames).place if inside and not _is_neither(stack.frames) else ""
+            of_input += inside if place in _INPUT else 0
+            of_model += inside if place in _MODEL else 0
+    return RestSamples(number, of_input, of_model) if number >= _MIN_SAMPLES else None
+
+
+def _is_neither(frames: Sequence[StackFrame]) -> bool:
+    files = (origin(frame.file) for frame in frames)
+    return any(
+        whose.owner == owner and whose.tail.startswith(file)
+        for whose in files
+        for owner, file in _NEITHER
+    )

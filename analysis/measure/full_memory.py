@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.analysis.intervals import BoolArray, FloatArray
-from feedline.analysis.measure.batch_making import pids
+from feedline.analysis.measure.batch_making import pids_in_file
 from feedline.analysis.measure.memory import slope
 from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.measure.rank_metrics import RankMetrics
@@ -142,7 +142,7 @@ def killed_worker(rank: RankMetrics) -> KilledWorker | None:
     pid, limit = told.get("pid", 0), told.get("limit_bytes")
     kills, of_machine, hits = (told.get(name) for name in ("kills", "machine_kills", "limit_hits"))
     counted = of_machine if kills is None else kills
-    process = next((one for one in rank.workers if pid in pids(one)), None)
+    process = next((one for one in rank.workers if pid in pids_in_file(one)), None)
     return replace(
         _seen(rank, process, pid) if process is not None else KilledWorker(None, 0),
         for_memory=None if counted is None else counted > 0,

@@ -250,7 +250,7 @@ class StepSummary:
     median_s: float
     p95_s: float
     stages: dict[str, float]
-    waits: dict[str, float]  # by WAIT_KINDS
+    waits: dict[str, float]  # by _WAIT_KINDS of measure/waits.py
     boundary: str
     evaluation_s: float
     series: StepSeries

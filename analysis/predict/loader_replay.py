@@ -75,7 +75,7 @@ class Pass:
         receiving: what the main process takes to receive a batch from a worker, or from the thread
             that pins.
         gpu_s: what the GPU takes for the work of a step; it lags behind the main process, but by no
-            more than LAG steps.
+            more than _LAG steps.
         pinning: what copying a batch to pinned memory takes that thread, or without workers the
             main process; NOTHING: it is not done.
         unpacking: what receiving it takes that thread.

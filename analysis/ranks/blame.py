@@ -54,6 +54,32 @@ class StepBlame:
     row: IntArray
 
 
+def blame_steps(together: CrossRank, first: int = 0) -> StepBlame:
+    """Find the late rank of each step in which lateness costs.
+
+    Args:
+        together: the ranks, compared.
+        first: steps before it do not say what costs.
+    """
+    ranks, matched, bound = together.ranks, together.matched, together.bound
+    steps = len(ranks[0].steps)
+    waited = np.zeros((steps, len(ranks)), np.int64)
+    for column, rank in enumerate(ranks):
+        number = _numbering(rank, column, matched, ranks[0])
+        known = number >= 0
+        np.add.at(waited, number[known], together.partitions[rank.rank].blamed[known])
+    waited //= max(len(ranks) - 1, 1)
+    most = waited.argmax(1) if steps else np.zeros(0, np.int64)
+    row, late = _decisive(together, most)
+    guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
+    guilty[first:] &= _costly(np.where(guilty, waited[np.arange(steps), most], 0)[first:])
+    culprit = np.where(guilty, most, -1)
+    row = np.where(guilty, row, -1)
+    excess = _excess(ranks, matched, row, culprit)
+    mean = np.where(guilty, waited[np.arange(steps), most], 0)
+    return StepBlame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
+
+
 def _numbering(
     collectives: Collectives, column: int, matched: CollectiveTable, reference: Collectives
 ) -> IntArray:
@@ -82,32 +108,6 @@ def _numbering(
     for step in np.unique(mine[known]).tolist():
         numbers[step] = int(np.median(theirs[known & (mine == step)]))
     return numbers
-
-
-def blame_steps(together: CrossRank, first: int = 0) -> StepBlame:
-    """Find the late rank of each step in which lateness costs.
-
-    Args:
-        together: the ranks, compared.
-        first: steps before it do not say what costs.
-    """
-    ranks, matched, bound = together.ranks, together.matched, together.bound
-    steps = len(ranks[0].steps)
-    waited = np.zeros((steps, len(ranks)), np.int64)
-    for column, rank in enumerate(ranks):
-        number = _numbering(rank, column, matched, ranks[0])
-        known = number >= 0
-        np.add.at(waited, number[known], together.partitions[rank.rank].blamed[known])
-    waited //= max(len(ranks) - 1, 1)
-    most = waited.argmax(1) if steps else np.zeros(0, np.int64)
-    row, late = _decisive(together, most)
-    guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
-    guilty[first:] &= _costly(np.where(guilty, waited[np.arange(steps), most], 0)[first:])
-    culprit = np.where(guilty, most, -1)
-    row = np.where(guilty, row, -1)
-    excess = _excess(ranks, matched, row, culprit)
-    mean = np.where(guilty, waited[np.arange(steps), most], 0)
-    return StepBlame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
 def _costly(waited: IntArray) -> BoolArray:
@@ -171,7 +171,7 @@ def _excess(
 ) -> dict[str, IntArray]:
     ongoing = _ongoing(ranks[0], matched)
     begin = (
-        np.stack([_together(matched, ongoing, int(spans_of_rank)) for spans_of_rank in row])
+        np.stack([_together(matched, ongoing, int(number)) for number in row])
         if len(row)
         else np.zeros((0, len(ranks)), np.int64)
     )
@@ -202,6 +202,25 @@ def _excess(
         phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0)
         for phase, values in spent.items()
     }
+
+
+def _phase_spans(collectives: Collectives) -> dict[str, IntArray]:
+    """Return phase -> int64 [k, 2], ns, own time.
+
+    Spans are disjoint and in order, within a phase and between them.
+    """
+    together: dict[str, list[IntArray]] = {}
+    for stage, spans in collectives.stages.items():
+        if stage != BLOCKED:
+            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
+    own = [phase for phase in together if phase not in _INNER_FIRST]
+    claimed = np.zeros((0, 2), np.int64)
+    by_phase = {}
+    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
+        spans = np.concatenate(together[phase])
+        by_phase[phase] = without_holes(spans, claimed)
+        claimed = np.concatenate([claimed, spans])
+    return by_phase
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
@@ -300,50 +319,3 @@ def _persistent(times: int, of: int, ranks: int) -> bool:
     return of >= FEWEST_STEPS and times / of >= max(
         PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0)
     )
-
-
-_SLOWER = 0.1  # samples of a rank, than those of the others: less does not make it late
-
-
-def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
-    """Return the stage of a sample that makes samples slow on a rank, against the others' median.
-
-    None: samples take no longer there than on the others, no stage is half of what they take more,
-    or they were not measured.
-
-    Args:
-        costs: rank -> stage of a sample -> mean wall seconds.
-        rank: its number.
-    """
-    own = costs.get(rank)
-    others = [cost for number, cost in costs.items() if number != rank and cost]
-    if not own or not others:
-        return None
-    excess: list[tuple[str, float]] = [
-        (stage, wall - float(np.median([cost.get(stage, 0.0) for cost in others])))
-        for stage, wall in own.items()
-        if stage not in ("total", "transport")
-    ]
-    stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
-    more = sum(seconds for _, seconds in excess)
-    usual = sum(own[stage] for stage, _ in excess) - more
-    return stage if most >= more / 2 > 0 and more >= _SLOWER * usual else None
-
-
-def _phase_spans(collectives: Collectives) -> dict[str, IntArray]:
-    """Return phase -> int64 [k, 2], ns, own time.
-
-    Spans are disjoint and in order, within a phase and between them.
-    """
-    together: dict[str, list[IntArray]] = {}
-    for stage, spans in collectives.stages.items():
-        if stage != BLOCKED:
-            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
-    own = [phase for phase in together if phase not in _INNER_FIRST]
-    claimed = np.zeros((0, 2), np.int64)
-    by_phase = {}
-    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
-        spans = np.concatenate(together[phase])
-        by_phase[phase] = without_holes(spans, claimed)
-        claimed = np.concatenate([claimed, spans])
-    return by_phase

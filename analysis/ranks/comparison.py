@@ -51,6 +51,7 @@ _BUCKETS_MIB = (10.0, 100.0)  # the default is 25
 _ACCUMULATE = 4
 _GB = 1e9
 _MOST = 0.5  # of the bytes that are all-reduced in backward
+_SLOWER = 0.1  # samples of a rank, than those of the others: less does not make it late
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def _across(
     """
     late_ranks = blame.list_late_ranks(blame.blame_steps(together, first), together.ranks, first)
     lates = [
-        replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late
+        replace(late, part=_part_of_sample(costs, late.rank)) if late.phase == "wait" else late
         for late in late_ranks
     ]
     try:
@@ -266,6 +267,31 @@ def _across(
         _micro_batch_seconds(together.ranks, first),
         _backward_passes(together.ranks[0], buckets) if ddp else None,
     )
+
+
+def _part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
+    """Return the stage of a sample that makes samples slow on a rank, against the others' median.
+
+    None: samples take no longer there than on the others, no stage is half of what they take more,
+    or they were not measured.
+
+    Args:
+        costs: rank -> stage of a sample -> mean wall seconds.
+        rank: its number.
+    """
+    own = costs.get(rank)
+    others = [cost for number, cost in costs.items() if number != rank and cost]
+    if not own or not others:
+        return None
+    excess: list[tuple[str, float]] = [
+        (stage, wall - float(np.median([cost.get(stage, 0.0) for cost in others])))
+        for stage, wall in own.items()
+        if stage not in ("total", "transport")
+    ]
+    stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
+    more = sum(seconds for _, seconds in excess)
+    usual = sum(own[stage] for stage, _ in excess) - more
+    return stage if most >= more / 2 > 0 and more >= _SLOWER * usual else None
 
 
 def _sharing(
@@ -508,7 +534,7 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
 
 
 def _thin_steps(buckets: Timeline) -> Timeline:
-    """Keep at most MOST_STEPS of its steps."""
+    """Keep at most _MOST_STEPS of its steps."""
     if len(buckets.period) <= _MOST_STEPS:
         return buckets
     chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)

@@ -140,7 +140,7 @@ def _from_anybody(collectives: Collectives, unnumbered: BoolArray) -> bool:
     Args:
         collectives: the rank's collectives.
         unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond
-            the names that a rank keeps (profiler/taps/collectives/groups.py, OTHERS) have none of
+            the names that a rank keeps (profiler/taps/collectives/groups.py, _OTHER_GROUPS) have none of
             another group's numbers.
     """
     return any(

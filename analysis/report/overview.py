@@ -152,7 +152,7 @@ _NUMBERED = 4  # of the columns in the terminal, that of the first figure
 
 
 def _cells(one: Row) -> list[str]:
-    """Return a row as text, in the order of HEADS."""
+    """Return a row as text, in the order of _HEADS."""
     return [
         one.name,
         one.model or BLANK,

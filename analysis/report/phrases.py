@@ -57,7 +57,7 @@ _WAITS = {
     "overhead": "the DataLoader's own work in the main process (no workers), without making the "
     "samples",
 }
-#: Replaces an entry of WAITS in runs without workers.
+#: Replaces an entry of _WAITS in runs without workers.
 _WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
 #: The same of loaders whose batches were not seen being made.
 _WAITS_UNSEEN = {

@@ -27,7 +27,7 @@ def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
         wall: int64 [n], ns, descending where starts are equal.
 
     Returns:
-        int64 [n]: 0 for all where all nest; NOWHERE for what would need more than MAX_LANES lanes.
+        int64 [n]: 0 for all where all nest; NOWHERE for what would need more than _MAX_LANES lanes.
     """
     lane_of = np.full(len(start), NOWHERE, np.int64)
     # ends of what is going on, of each lane, the outermost first

@@ -215,7 +215,7 @@ class _CollectivesOfTrace:
     """The collectives of a rank, in order of start.
 
     Attributes:
-        table: COLLECTIVE_DTYPE [m].
+        table: _COLLECTIVE_DTYPE [m].
         before: int64 [m, parts of a budget], ns: where the time went since the last of those before
             it had ended, in order of PARTS.
         hidden: when one ran while a kernel computed: a set (intervals.py), ns.

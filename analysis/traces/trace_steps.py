@@ -78,119 +78,6 @@ class Threads:
     launcher: npt.NDArray[np.int32]
 
 
-def find_threads(trace: Trace) -> Threads:
-    """Tell the threads of a trace apart."""
-    launcher = _launcher(trace)
-    launching = trace.events["track"][launcher[launcher >= 0]]
-    host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[
-        trace.events["track"]
-    ]
-    operators = of_kinds(trace, Kind.OPERATOR) & host
-    main = _main(trace, host, operators, launching)
-    working = {
-        *present_numbers(trace.events["track"][operators]),
-        *present_numbers(launching),
-        main,
-    } - {NO_TRACK}
-    return Threads(main, np.array(sorted(working), np.int64), launcher)
-
-
-def _main(
-    trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]
-) -> int:
-    """Return the thread with ProfilerStep; else with waits for a loader; else with optimizer steps.
-
-    Else with most operators that autograd's threads did not run; else the one that launched most;
-    else the busiest.
-    """
-    track = trace.events["track"]
-    marked = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
-    for pattern in (PROFILER_STEP, LOADER, _OPTIMIZER):
-        if (there := marked & is_named(trace, pattern)).any():
-            return _busiest(track[there])
-    autograd = present_numbers(track[operators & is_named(trace, _AUTOGRAD)])
-    others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
-    for tracks in (
-        track[operators & ~np.isin(track, autograd)],
-        track[operators],
-        launching,
-        others,
-    ):
-        if len(tracks):
-            return _busiest(tracks)
-    return NO_TRACK
-
-
-def _busiest(tracks: npt.NDArray[np.int32]) -> int:
-    return int(np.bincount(tracks).argmax())
-
-
-def _launcher(trace: Trace) -> npt.NDArray[np.int32]:
-    events = trace.events
-    launcher = np.full(len(events), -1, np.int32)
-    joins = events["correlation"] > 0  # CUPTI counts from 1
-    calls = np.flatnonzero(of_kinds(trace, Kind.RUNTIME) & joins)
-    work = np.flatnonzero(on_device(trace) & joins)
-    if not len(calls) or not len(work):
-        return launcher
-    order = calls[np.argsort(events["correlation"][calls], kind="stable")]
-    known, wanted = events["correlation"][order], events["correlation"][work]
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    launcher[work] = np.where(known[place] == wanted, order[place], -1)
-    return launcher
-
-
-def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
-    """Find where each burst of events ends, if bursts come evenly.
-
-    The optimizer's kernels come once a step.
-
-    Args:
-        start: int64 [n], ns, ascending.
-        end: int64 [n], ns.
-
-    Returns:
-        int64 [k], indices of the last event of each burst; None: there are fewer than
-        _MIN_REPETITIONS, or they do not come evenly.
-    """
-    if len(start) < _MIN_REPETITIONS:
-        return None
-    gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
-    ordered = np.sort(gaps)
-    rise = ordered[1:] / np.maximum(ordered[:-1], 1)
-    if len(rise) and rise.max() >= _CLEFT:  # the widest cleft between short gaps and long ones
-        above = ordered[int(np.flatnonzero(rise >= _CLEFT)[-1]) + 1]
-        last = np.append(np.flatnonzero(gaps >= above), len(start) - 1)
-    else:
-        last = np.arange(len(start))
-    return last if _even(end[last]) else None
-
-
-def _even(times: IntArray) -> bool:
-    """Tell whether these times, int64 [n] sorted, are about equally far apart.
-
-    They must be at least _MIN_REPETITIONS.
-    """
-    if len(times) < _MIN_REPETITIONS:
-        return False
-    periods = np.diff(times)
-    return bool(periods.std() <= _EVEN * periods.mean())
-
-
-def _period(words: npt.NDArray[np.int64]) -> int | None:
-    """Return the period of a sequence of words: 3 for a b b a b b a b b.
-
-    None: it does not repeat, or all words are alike.
-
-    Args:
-        words: int64 [n], a number for each different word.
-    """
-    for length in range(2, min(len(words) // _MIN_REPETITIONS, _MAX_STEP_COLLECTIVES) + 1):
-        if (words[length:] == words[:-length]).mean() >= _MATCHING:
-            return length if len(np.unique(words[:length])) > 1 else None
-    return None
-
-
 @dataclass(frozen=True, eq=False)
 class TraceSteps:
     """Consecutive steps on the host's clock.
@@ -433,3 +320,116 @@ class TraceWindow:
     def touches(self, events: npt.NDArray[np.void]) -> BoolArray:
         """Tell which events, EVENT_DTYPE [n], began in the window or lie partly in it: bool [n]."""
         return np.asarray(self.began(events) | (self.overlap_ns(events) > 0), bool)
+
+
+def find_threads(trace: Trace) -> Threads:
+    """Tell the threads of a trace apart."""
+    launcher = _launcher(trace)
+    launching = trace.events["track"][launcher[launcher >= 0]]
+    host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[
+        trace.events["track"]
+    ]
+    operators = of_kinds(trace, Kind.OPERATOR) & host
+    main = _main(trace, host, operators, launching)
+    working = {
+        *present_numbers(trace.events["track"][operators]),
+        *present_numbers(launching),
+        main,
+    } - {NO_TRACK}
+    return Threads(main, np.array(sorted(working), np.int64), launcher)
+
+
+def _main(
+    trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]
+) -> int:
+    """Return the thread with ProfilerStep; else with waits for a loader; else with optimizer steps.
+
+    Else with most operators that autograd's threads did not run; else the one that launched most;
+    else the busiest.
+    """
+    track = trace.events["track"]
+    marked = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    for pattern in (PROFILER_STEP, LOADER, _OPTIMIZER):
+        if (there := marked & is_named(trace, pattern)).any():
+            return _busiest(track[there])
+    autograd = present_numbers(track[operators & is_named(trace, _AUTOGRAD)])
+    others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
+    for tracks in (
+        track[operators & ~np.isin(track, autograd)],
+        track[operators],
+        launching,
+        others,
+    ):
+        if len(tracks):
+            return _busiest(tracks)
+    return NO_TRACK
+
+
+def _busiest(tracks: npt.NDArray[np.int32]) -> int:
+    return int(np.bincount(tracks).argmax())
+
+
+def _launcher(trace: Trace) -> npt.NDArray[np.int32]:
+    events = trace.events
+    launcher = np.full(len(events), -1, np.int32)
+    joins = events["correlation"] > 0  # CUPTI counts from 1
+    calls = np.flatnonzero(of_kinds(trace, Kind.RUNTIME) & joins)
+    work = np.flatnonzero(on_device(trace) & joins)
+    if not len(calls) or not len(work):
+        return launcher
+    order = calls[np.argsort(events["correlation"][calls], kind="stable")]
+    known, wanted = events["correlation"][order], events["correlation"][work]
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    launcher[work] = np.where(known[place] == wanted, order[place], -1)
+    return launcher
+
+
+def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
+    """Find where each burst of events ends, if bursts come evenly.
+
+    The optimizer's kernels come once a step.
+
+    Args:
+        start: int64 [n], ns, ascending.
+        end: int64 [n], ns.
+
+    Returns:
+        int64 [k], indices of the last event of each burst; None: there are fewer than
+        _MIN_REPETITIONS, or they do not come evenly.
+    """
+    if len(start) < _MIN_REPETITIONS:
+        return None
+    gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
+    ordered = np.sort(gaps)
+    rise = ordered[1:] / np.maximum(ordered[:-1], 1)
+    if len(rise) and rise.max() >= _CLEFT:  # the widest cleft between short gaps and long ones
+        above = ordered[int(np.flatnonzero(rise >= _CLEFT)[-1]) + 1]
+        last = np.append(np.flatnonzero(gaps >= above), len(start) - 1)
+    else:
+        last = np.arange(len(start))
+    return last if _even(end[last]) else None
+
+
+def _even(times: IntArray) -> bool:
+    """Tell whether these times, int64 [n] sorted, are about equally far apart.
+
+    They must be at least _MIN_REPETITIONS.
+    """
+    if len(times) < _MIN_REPETITIONS:
+        return False
+    periods = np.diff(times)
+    return bool(periods.std() <= _EVEN * periods.mean())
+
+
+def _period(words: npt.NDArray[np.int64]) -> int | None:
+    """Return the period of a sequence of words: 3 for a b b a b b a b b.
+
+    None: it does not repeat, or all words are alike.
+
+    Args:
+        words: int64 [n], a number for each different word.
+    """
+    for length in range(2, min(len(words) // _MIN_REPETITIONS, _MAX_STEP_COLLECTIVES) + 1):
+        if (words[length:] == words[:-length]).mean() >= _MATCHING:
+            return length if len(np.unique(words[:length])) > 1 else None
+    return None

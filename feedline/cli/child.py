@@ -49,7 +49,7 @@ def run(
         log: file for its output.
         environment: its environment variables.
         leaves_nothing: whether to kill it at once then, and after it all that it started, daemons
-            too. Otherwise it has PATIENCE_S to end by itself, and a daemon stays.
+            too. Otherwise it has _END_PATIENCE_S to end by itself, and a daemon stays.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.

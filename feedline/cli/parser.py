@@ -21,94 +21,6 @@ _LAUNCHERS = re.compile(
 _SCRIPT_MISSING = "the following arguments are required: SCRIPT"
 _VALUE_MISSING = re.compile(r"argument (\S+): expected one argument")
 _NAME_WIDTH = 18  # of the commands in `feedline --help`
-
-
-class _Options(Protocol):
-    """What must be known of a command: the parser of it."""
-
-    prog: str
-
-    def positionals(self, words: Sequence[str]) -> Iterable[int]:
-        """Return the places of words that are no option, nor the value of one."""
-
-    def width_of(self, words: Sequence[str], at: int) -> int:
-        """Return how many words an option takes; 0: it is none."""
-
-
-def is_launcher(word: str) -> bool:
-    """Return whether a word is a program that starts trainings, such as python or torchrun."""
-    return _LAUNCHERS.fullmatch(Path(word).name) is not None and not Path(word).is_dir()
-
-
-def _starts_training(word: str) -> bool:
-    """Return whether a command line of a training may begin with this word."""
-    return is_launcher(word) or Path(word).suffix == ".py" and not Path(word).is_dir()
-
-
-def training_at(parser: _Options, words: Sequence[str]) -> int | None:
-    """Return where a training begins in the words of a command; None: nowhere.
-
-    Args:
-        parser: of the command.
-        words: after the command's name.
-    """
-    return next(
-        (
-            at
-            for at in parser.positionals(words)
-            if _starts_training(words[at]) or words[at] == "-m" and at + 1 < len(words)
-        ),
-        None,
-    )
-
-
-class _Split(NamedTuple):
-    """Words in two groups, each in order."""
-
-    known: list[str]
-    others: list[str]
-
-
-def split_options(parser: _Options, words: Sequence[str]) -> _Split:
-    """Divide words into the options of a command with their values, and all others."""
-    known: list[str] = []
-    others: list[str] = []
-    at = 0
-    while at < len(words):
-        taken = parser.width_of(words, at)
-        (known if taken else others).extend(words[at : at + (taken or 1)])
-        at += taken or 1
-    return _Split(known, others)
-
-
-def _with_script_first(parser: _Options, words: Sequence[str]) -> str:
-    """Return ``feedline run`` with the script's own options behind the script.
-
-    It is "" if the words hold no script.
-
-    Args:
-        parser: of the command.
-        words: after "run".
-    """
-    at = training_at(parser, words)
-    if at is None:
-        return ""
-    known, others = split_options(parser, words[:at])
-    return shlex.join([*parser.prog.split(), *known, words[at], *others, *words[at + 1 :]])
-
-
-def with_options_first(parser: _Options, words: Sequence[str], at: int) -> str:
-    """Return a command with its own options first, then ``--`` and the training.
-
-    Args:
-        parser: of the command.
-        words: after its name.
-        at: where the training begins.
-    """
-    known, others = split_options(parser, words[at:])
-    return shlex.join([*parser.prog.split(), *words[:at], *known, "--", *others])
-
-
 #: Options that people know by another name, from other tools or from PyTorch: what is typed ->
 #: what is meant, in the order in which a command is asked for it.
 _MEANINGS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -176,41 +88,6 @@ class Command(Protocol):
 
     def run(self, args: argparse.Namespace) -> int:
         """Run it and return the exit code. Raises FeedlineError."""
-
-
-@dataclass(frozen=True)
-class _HelpText:
-    """The docstring of a command, in parts.
-
-    Attributes:
-        summary: the first line.
-        text: what follows it.
-        examples: command lines, with comments.
-    """
-
-    summary: str
-    text: str
-    examples: list[str]
-
-    @classmethod
-    def of(cls, kind: type) -> "_HelpText":
-        words, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\n\nExamples:\n")
-        summary, _, text = words.partition("\n\n")
-        return cls(summary, text, textwrap.dedent(examples).splitlines())
-
-
-class _HelpFormatter(argparse.HelpFormatter):
-    """Fills each paragraph to the terminal's width; one with indented lines stays unchanged."""
-
-    def __init__(self, prog: str, **settings: Any) -> None:
-        super().__init__(prog, **{"max_help_position": 28, **settings})
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.split("\n\n")
-        return "\n\n".join(
-            part if "\n  " in part else textwrap.fill(" ".join(part.split()), width)
-            for part in paragraphs
-        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -377,6 +254,41 @@ class Parser(argparse.ArgumentParser):
             )
 
 
+@dataclass(frozen=True)
+class _HelpText:
+    """The docstring of a command, in parts.
+
+    Attributes:
+        summary: the first line.
+        text: what follows it.
+        examples: command lines, with comments.
+    """
+
+    summary: str
+    text: str
+    examples: list[str]
+
+    @classmethod
+    def of(cls, kind: type) -> "_HelpText":
+        words, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\n\nExamples:\n")
+        summary, _, text = words.partition("\n\n")
+        return cls(summary, text, textwrap.dedent(examples).splitlines())
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Fills each paragraph to the terminal's width; one with indented lines stays unchanged."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 28, **settings})
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if "\n  " in part else textwrap.fill(" ".join(part.split()), width)
+            for part in paragraphs
+        )
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a suggestion as Python 3.14's argparse makes it."""
     import difflib
@@ -420,3 +332,89 @@ def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
             ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+class _Options(Protocol):
+    """What must be known of a command: the parser of it."""
+
+    prog: str
+
+    def positionals(self, words: Sequence[str]) -> Iterable[int]:
+        """Return the places of words that are no option, nor the value of one."""
+
+    def width_of(self, words: Sequence[str], at: int) -> int:
+        """Return how many words an option takes; 0: it is none."""
+
+
+def is_launcher(word: str) -> bool:
+    """Return whether a word is a program that starts trainings, such as python or torchrun."""
+    return _LAUNCHERS.fullmatch(Path(word).name) is not None and not Path(word).is_dir()
+
+
+def _starts_training(word: str) -> bool:
+    """Return whether a command line of a training may begin with this word."""
+    return is_launcher(word) or Path(word).suffix == ".py" and not Path(word).is_dir()
+
+
+def training_at(parser: _Options, words: Sequence[str]) -> int | None:
+    """Return where a training begins in the words of a command; None: nowhere.
+
+    Args:
+        parser: of the command.
+        words: after the command's name.
+    """
+    return next(
+        (
+            at
+            for at in parser.positionals(words)
+            if _starts_training(words[at]) or words[at] == "-m" and at + 1 < len(words)
+        ),
+        None,
+    )
+
+
+class _Split(NamedTuple):
+    """Words in two groups, each in order."""
+
+    known: list[str]
+    others: list[str]
+
+
+def split_options(parser: _Options, words: Sequence[str]) -> _Split:
+    """Divide words into the options of a command with their values, and all others."""
+    known: list[str] = []
+    others: list[str] = []
+    at = 0
+    while at < len(words):
+        taken = parser.width_of(words, at)
+        (known if taken else others).extend(words[at : at + (taken or 1)])
+        at += taken or 1
+    return _Split(known, others)
+
+
+def _with_script_first(parser: _Options, words: Sequence[str]) -> str:
+    """Return ``feedline run`` with the script's own options behind the script.
+
+    It is "" if the words hold no script.
+
+    Args:
+        parser: of the command.
+        words: after "run".
+    """
+    at = training_at(parser, words)
+    if at is None:
+        return ""
+    known, others = split_options(parser, words[:at])
+    return shlex.join([*parser.prog.split(), *known, words[at], *others, *words[at + 1 :]])
+
+
+def with_options_first(parser: _Options, words: Sequence[str], at: int) -> str:
+    """Return a command with its own options first, then ``--`` and the training.
+
+    Args:
+        parser: of the command.
+        words: after its name.
+        at: where the training begins.
+    """
+    known, others = split_options(parser, words[at:])
+    return shlex.join([*parser.prog.split(), *words[:at], *known, "--", *others])

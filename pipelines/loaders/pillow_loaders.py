@@ -75,6 +75,30 @@ class _SyntheticLoader:
         pass
 
 
+@dataclass(frozen=True)
+class _UserTransform:
+    """The user's own transform. It can be pickled if the transform can."""
+
+    transform: Callable[[Any], Any]
+
+    def __call__(self, image: Any) -> torch.Tensor:
+        """Transform a PIL image.
+
+        Raises:
+            UserCodeError: the transform raises, or returns no tensor.
+        """
+        try:
+            tensor = self.transform(image)
+        except Exception as error:
+            raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
+        if not isinstance(tensor, torch.Tensor):
+            raise UserCodeError(
+                f"the transform returns a {type(tensor).__name__}, not a tensor: end it with "
+                f"ToTensor()"
+            )
+        return tensor
+
+
 PILLOW_V1 = LoaderKind(
     "pillow-v1",
     "DataLoader, Pillow, the transform as it is: float32 from the workers",
@@ -102,27 +126,3 @@ LOADERS = (
         _SyntheticLoader,
     ),
 )
-
-
-@dataclass(frozen=True)
-class _UserTransform:
-    """The user's own transform. It can be pickled if the transform can."""
-
-    transform: Callable[[Any], Any]
-
-    def __call__(self, image: Any) -> torch.Tensor:
-        """Transform a PIL image.
-
-        Raises:
-            UserCodeError: the transform raises, or returns no tensor.
-        """
-        try:
-            tensor = self.transform(image)
-        except Exception as error:
-            raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
-        if not isinstance(tensor, torch.Tensor):
-            raise UserCodeError(
-                f"the transform returns a {type(tensor).__name__}, not a tensor: end it with "
-                f"ToTensor()"
-            )
-        return tensor

@@ -140,31 +140,6 @@ class Step:
         return {"model": Workload(self.whole), **parts}
 
 
-def try_model(subject: Subject) -> None:
-    """Run one step with few images, to tell at once of a model that cannot be probed.
-
-    Raises:
-        UserCodeError: it cannot be trained on such a batch. Full memory is none of its faults.
-    """
-    if subject.model is None:
-        return
-    few = replace(subject, batch_size=min(_TRIED_IMAGES, subject.batch_size))
-    try:
-        _make_step(subject.model, few)
-    except Exception:
-        try:  # it may be made for this number of images, or need several
-            _make_step(subject.model, subject)
-        except Exception as error:
-            reason = error_reason(error)
-            if not tells_full_memory(reason):
-                raise UserCodeError(f"--model: {reason}") from error
-
-
-def _make_step(model: nn.Module, subject: Subject) -> None:
-    with OwnRandomState(0):
-        Step.of(model, cached_batch(subject)[0], subject.device)
-
-
 def _any_loss(output: Any) -> torch.Tensor:
     """Compute a loss for any output of a model.
 
@@ -200,6 +175,31 @@ def _tensors(output: Any) -> list[torch.Tensor]:
         else ()
     )
     return [tensor for part in parts for tensor in _tensors(part)]
+
+
+def try_model(subject: Subject) -> None:
+    """Run one step with few images, to tell at once of a model that cannot be probed.
+
+    Raises:
+        UserCodeError: it cannot be trained on such a batch. Full memory is none of its faults.
+    """
+    if subject.model is None:
+        return
+    few = replace(subject, batch_size=min(_TRIED_IMAGES, subject.batch_size))
+    try:
+        _make_step(subject.model, few)
+    except Exception:
+        try:  # it may be made for this number of images, or need several
+            _make_step(subject.model, subject)
+        except Exception as error:
+            reason = error_reason(error)
+            if not tells_full_memory(reason):
+                raise UserCodeError(f"--model: {reason}") from error
+
+
+def _make_step(model: nn.Module, subject: Subject) -> None:
+    with OwnRandomState(0):
+        Step.of(model, cached_batch(subject)[0], subject.device)
 
 
 def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:

@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feedline.pipelines.translate import image_operations as of
-from feedline.pipelines.translate.image_operations import (
-    Affine,
-    ImageOperation,
-    Rotate,
-    Size,
-)
+from feedline.pipelines.translate.image_operations import ImageOperation
 
+_Image = NDArray[np.uint8]
 _Matrix = NDArray[np.float64]
 _BORDERS = {
     "constant": cv2.BORDER_CONSTANT,
@@ -32,76 +28,6 @@ _ENLARGING = {
 _WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 # Pillow's ImageFilter.SMOOTH, which its Sharpness mixes with the image.
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
-
-
-def _moved(x: float, y: float) -> _Matrix:
-    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
-
-
-def _linear(rows: list[list[float]]) -> _Matrix:
-    matrix = np.eye(3)
-    matrix[:2, :2] = rows
-    return matrix
-
-
-def _as_affine(operation: Rotate) -> Affine:
-    """Return a rotation as an affine transform.
-
-    torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``.
-    """
-    return Affine(
-        -operation.angle,
-        interpolation=operation.interpolation,
-        fill=operation.fill,
-        center=operation.center,
-    )
-
-
-def _source_matrix(operation: Affine, size: Size) -> _Matrix:
-    """Return where each pixel of the result comes from.
-
-    torchvision's definition (functional.affine): turn, scale and shear about the center, then move
-    by whole pixels.
-
-    Args:
-        operation: the transform.
-        size: (height, width) of the image.
-
-    Returns:
-        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first
-        pixel is at (0.5, 0.5).
-    """
-    height, width = size
-    x, y = operation.center or (width / 2, height / 2)
-    angle, along_x, along_y = (
-        math.radians(degrees) for degrees in (operation.angle, *operation.shear)
-    )
-    turn = _linear([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-    shear_y = _linear([[1, 0], [-math.tan(along_y), 1]])
-    shear_x = _linear([[1, -math.tan(along_x)], [0, 1]])
-    scale = _linear([[operation.scale, 0], [0, operation.scale]])
-    move = _moved(round(operation.translate[0] * width), round(operation.translate[1] * height))
-    matrix: _Matrix = move @ _moved(x, y) @ turn @ scale @ shear_y @ shear_x @ _moved(-x, -y)
-    return np.linalg.inv(matrix).astype(np.float64)
-
-
-def _expanded(matrix: _Matrix, size: Size) -> tuple[_Matrix, Size]:
-    """Return a result large enough for the whole rotated image.
-
-    As in Pillow's ``rotate(expand=True)``.
-    """
-    height, width = size
-    corners = np.array(
-        [[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64
-    )
-    x, y, _ = np.round(np.linalg.inv(matrix) @ corners, 9)
-    columns = math.ceil(x.max()) - math.floor(x.min())
-    rows = math.ceil(y.max()) - math.floor(y.min())
-    return matrix @ _moved((width - columns) / 2, (height - rows) / 2), (rows, columns)
-
-
-_Image = NDArray[np.uint8]
-
 _ADJUST: dict[str, Callable[[_Image, float], _Image]] = {
     "brightness": pixel.adjust_brightness_torchvision,
     "contrast": pixel.adjust_contrast_torchvision,
@@ -215,6 +141,72 @@ def _affine(image: _Image, operation: of.Affine | of.Rotate) -> _Image:
     flags = _WARPS.get(affine.interpolation, cv2.INTER_LINEAR) | cv2.WARP_INVERSE_MAP
     fill = _fill(affine.fill)
     return cv2.warpAffine(image, matrix, (size[1], size[0]), flags=flags, borderValue=fill)  # type: ignore[return-value]
+
+
+def _as_affine(operation: of.Rotate) -> of.Affine:
+    """Return a rotation as an affine transform.
+
+    torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``.
+    """
+    return of.Affine(
+        -operation.angle,
+        interpolation=operation.interpolation,
+        fill=operation.fill,
+        center=operation.center,
+    )
+
+
+def _source_matrix(operation: of.Affine, size: of.Size) -> _Matrix:
+    """Return where each pixel of the result comes from.
+
+    torchvision's definition (functional.affine): turn, scale and shear about the center, then move
+    by whole pixels.
+
+    Args:
+        operation: the transform.
+        size: (height, width) of the image.
+
+    Returns:
+        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first
+        pixel is at (0.5, 0.5).
+    """
+    height, width = size
+    x, y = operation.center or (width / 2, height / 2)
+    angle, along_x, along_y = (
+        math.radians(degrees) for degrees in (operation.angle, *operation.shear)
+    )
+    turn = _linear([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    shear_y = _linear([[1, 0], [-math.tan(along_y), 1]])
+    shear_x = _linear([[1, -math.tan(along_x)], [0, 1]])
+    scale = _linear([[operation.scale, 0], [0, operation.scale]])
+    move = _moved(round(operation.translate[0] * width), round(operation.translate[1] * height))
+    matrix: _Matrix = move @ _moved(x, y) @ turn @ scale @ shear_y @ shear_x @ _moved(-x, -y)
+    return np.linalg.inv(matrix).astype(np.float64)
+
+
+def _expanded(matrix: _Matrix, size: of.Size) -> tuple[_Matrix, of.Size]:
+    """Return a result large enough for the whole rotated image.
+
+    As in Pillow's ``rotate(expand=True)``.
+    """
+    height, width = size
+    corners = np.array(
+        [[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64
+    )
+    x, y, _ = np.round(np.linalg.inv(matrix) @ corners, 9)
+    columns = math.ceil(x.max()) - math.floor(x.min())
+    rows = math.ceil(y.max()) - math.floor(y.min())
+    return matrix @ _moved((width - columns) / 2, (height - rows) / 2), (rows, columns)
+
+
+def _linear(rows: list[list[float]]) -> _Matrix:
+    matrix = np.eye(3)
+    matrix[:2, :2] = rows
+    return matrix
+
+
+def _moved(x: float, y: float) -> _Matrix:
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
 
 
 def _tone(image: _Image, operation: of.Tone) -> _Image:

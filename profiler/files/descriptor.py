@@ -27,6 +27,8 @@ _libc.mmap.argtypes = (
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _FAILED = ctypes.c_void_p(-1).value
+# references to an unused object: the attribute and the argument of getrefcount
+_UNUSED_REFERENCES = 2
 
 
 class Descriptor:
@@ -139,7 +141,3 @@ class Mapping:
             self.close()
         except Exception:
             pass
-
-
-# references to an unused object: the attribute and the argument of getrefcount
-_UNUSED_REFERENCES = 2

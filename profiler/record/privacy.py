@@ -1,6 +1,6 @@
 """Decides what a run folder holds of the environment and the command line.
 
-It can then be shared. Variables are recorded only if ENVIRONMENT names them. Of variables and
+It can then be shared. Variables are recorded only if _ENVIRONMENT names them. Of variables and
 arguments only values that are plainly harmless are kept (masks.py), with names of options and keys,
 and paths below the working directory; everything else becomes MASK. A list of what is secret can
 never be complete; a gap in a list of what is harmless costs a reader a value here and there.
@@ -56,7 +56,7 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the set variables of ENVIRONMENT, sorted by name.
+    """Return the set variables of _ENVIRONMENT, sorted by name.
 
     Values that are not plainly harmless are masked.
     """

@@ -1,8 +1,8 @@
 """Samples the threads that make batches, and finds out what a blocked one waits for.
 
 How long a sample is blocked is measured exactly, thread by thread (profiler/clock.py). Looks from
-outside only say by what: a thread that sleeps cannot tell. They begin FIRST_S apart and come half
-as often each time that ROUNDS of them were made.
+outside only say by what: a thread that sleeps cannot tell. They begin _FIRST_LOOK_S apart and
+come half as often each time that _ROUNDS of them were made.
 
 What it waits for follows from the system call that it is in (/proc/PID/task/TID/syscall,
 proc_pid_syscall(5)). The kernel tells it of threads of one's own process, and of other processes of
@@ -129,13 +129,11 @@ _STOPPED = (b"T", b"t")
 #: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl,
 #: include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
-    **{
-        "sleep": (35, 230),
-        "futex": (202,),
-        "lock": (449, 455, 65, 220, 73, 72),
-        "child": (61, 247),
-        "message": (70, 243),
-    },
+    "sleep": (35, 230),
+    "futex": (202,),
+    "lock": (449, 455, 65, 220, 73, 72),
+    "child": (61, 247),
+    "message": (70, 243),
     "path": (2, 257, 437, 4, 6, 262, 332, 21, 269, 439, 89, 267, 208, 333, 426),
     "descriptor": (
         0,
@@ -160,16 +158,16 @@ _X86 = {
         20,
         5,
     ),
-    **{"poll": (7, 271), "select": (23, 270), "epoll": (232, 281, 441)},
+    "poll": (7, 271),
+    "select": (23, 270),
+    "epoll": (232, 281, 441),
 }
 _ARM64 = {
-    **{
-        "sleep": (101, 115),
-        "futex": (98,),
-        "lock": (449, 455, 193, 192, 32, 25),
-        "child": (95, 260),
-        "message": (188, 183),
-    },
+    "sleep": (101, 115),
+    "futex": (98,),
+    "lock": (449, 455, 193, 192, 32, 25),
+    "child": (95, 260),
+    "message": (188, 183),
     "path": (56, 437, 79, 291, 48, 439, 78, 4, 292, 426),
     "descriptor": (
         63,
@@ -194,7 +192,9 @@ _ARM64 = {
         66,
         80,
     ),
-    **{"poll": (73,), "select": (72,), "epoll": (22, 441)},
+    "poll": (73,),
+    "select": (72,),
+    "epoll": (22, 441),
 }
 _CALLS = {"x86_64": _X86, "aarch64": _ARM64}.get(platform.machine(), {})
 _CALL_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}

@@ -49,9 +49,9 @@ class ProcessTree(GaugeSource):
 
     cpu/processes: CPU seconds per second. Children that have ended count through their parent; one
     that another thread started is found up
-        to RESCAN_TICKS readings late, and its CPU time until then is booked at once.
+        to _RESCAN_TICKS readings late, and its CPU time until then is booked at once.
     memory/processes: resident bytes, summed; a page that several share counts for each.
-    memory/processes_anonymous: the same without files and shared memory, once in RESCAN_TICKS
+    memory/processes_anonymous: the same without files and shared memory, once in _RESCAN_TICKS
     readings. Pages that a forked worker still
         shares with its parent are in it, so copy-on-write growth shows in memory/available instead.
         (Exact private bytes would need

@@ -76,7 +76,7 @@ class Sampler(threading.Thread):
         sources: what to sample; None: ``default_sources()``.
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.
-        early: number of initial samples that are EARLY times as frequent.
+        early: number of initial samples that are _EARLY times as frequent.
         looks: made between the samples, on their own schedule.
         stacks: started by the thread, and told of new threads once per sample.
 
@@ -141,7 +141,7 @@ class Sampler(threading.Thread):
             self._give_up(error)
 
     def stop(self) -> None:
-        """Stop after the current sample; returns within JOIN_S seconds even if a driver hangs."""
+        """Stop after the current sample; returns within _JOIN_S seconds even if a driver hangs."""
         self._ending.set()
         if self.is_alive():
             self.join(_JOIN_S)

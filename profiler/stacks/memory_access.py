@@ -61,6 +61,6 @@ def allow(reader: int) -> None:
     chosen itself is lost.
 
     Args:
-        reader: pid of it, or ANYONE.
+        reader: pid of it, or _ANYONE of stacks/targets.py.
     """
     _libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(reader), 0, 0, 0)

@@ -22,7 +22,7 @@ _ANYONE = -1  # as a reader: each process of the same user (PR_SET_PTRACER_ANY)
 TARGETS = "stacks.targets"
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 #: Libraries through which the ranks of a host read each other's memory (MPI, UCX). They allow it to
-#: ANYONE as they start, and fail where that is taken back. What starts later takes nothing from us.
+#: _ANYONE as they start, and fail where that is taken back. What starts later takes nothing from us.
 _PEERS = re.compile(rb"/lib(mpi|mpich|open-pal|uct|uct_cma)[-.][^/\n]*\n")
 END = "end"
 

@@ -21,7 +21,7 @@ OVERRIDES_HOOK = "DataLoader arguments"  # what acts for ``--set``
 _SCHEMA_VERSION = 1
 _UNSTORED = {"silent_s", "read_ns"}
 # of a process on another machine, which cannot be asked for: while it records, its file of gauges is
-# touched every TOUCH_S (samplers/gauge_file.py), and the last report waits 20 s for it
+# touched every _TOUCH_NS (samplers/gauge_file.py), and the last report waits 20 s for it
 _SILENT_S = 15.0
 
 

@@ -175,7 +175,7 @@ def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
 
     Args:
         stage: whose sums they are.
-        counts: int64 [6 or more]: the number of records, and sums in the order of SUMMED.
+        counts: int64 [6 or more]: the number of records, and sums in the order of _SUMMED.
     """
     return dict(zip(("records", *_summed(stage)), counts.tolist(), strict=False))
 

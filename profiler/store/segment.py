@@ -134,7 +134,7 @@ class Segment:
         self._stored: dict[bytes, int] = {}  # the same by their texts in the file
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
-        self._generation = 0  # of the file, times GENERATION: thinning moves records
+        self._generation = 0  # of the file, times _GENERATION: thinning moves records
         # by generation: a record's next slot; -1: forgotten; empty: long ago
         self._moved: list[memoryview] = []
         self.path, fd = own_file(path, header)

@@ -121,7 +121,7 @@ def _describe(batch: Any) -> BatchContents:
 
 
 def leaves(value: Any, found: list[Any], room: Iterator[int] | None = None) -> list[Any]:
-    """Return ``found`` with what is in dicts, lists and tuples, about LEAVES of it.
+    """Return ``found`` with what is in dicts, lists and tuples, about _MAX_LEAVES of it.
 
     ``room`` has one item for each part that may be looked into: empty lists give no leaf, but take time.
     """

@@ -31,7 +31,7 @@ _DENSE = 64
 # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 _EARLY = 8
 _NOTHING = BatchContents(0, 0, 0)
-# after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its
+# after _DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its
 # file traffic twice 28 us
 _OPENED = 8
 _DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
@@ -301,13 +301,13 @@ class _SampleSelector:
     sample's own, takes 8 us with warm caches (benchmarks/loader_cost.py) and about 17 us in a real
     sample (benchmarks/operation_taps.py). The average sample should pay about 4 us, which leaves 6
     of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has 10
-    spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST,
+    spans: one in 40 is recorded. Below _FEWEST, samples without spans would pay more; at _MOST,
     samples of 64 spans still pay the 4 us. This holds for the first samples, so that a short run
-    has details too; later they are ``_rarer``. For the same reason only one batch in OPENED is
-    recorded after the first DENSE, and fewer later: alternately for the times of all its samples
+    has details too; later they are ``_rarer``. For the same reason only one batch in _OPENED is
+    recorded after the first _DENSE, and fewer later: alternately for the times of all its samples
     and for details of some, because a sample recorded in detail takes longer.
 
-    A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9,
+    A short run has few samples, so the first _EARLY are all recorded, and from then on one in 4, 9,
     16, ...: 24 of the first 112, 48 of the first 728. This costs a process about 40 detailed
     samples once, 8 ms for those of an ImageFolder.
 

@@ -187,7 +187,7 @@ class _Ration:
         )
 
 
-class _GpuTimer:
+class _StageTimer:
     """Times stages of the training's thread on the GPU of the last copy, else on the current one.
 
     It never raises.
@@ -335,5 +335,5 @@ def attach(report: ReportHook) -> Callable[[], None]:
     if not torch.backends.cuda.is_built():
         report(NAME, False, Message("this torch is built without CUDA", message.NO_CUDA))
         return lambda: None
-    recorder.gpu = timer = _GpuTimer(report)
+    recorder.gpu = timer = _StageTimer(report)
     return timer.stop

@@ -46,7 +46,7 @@ class LoaderOverride:
     """Changes loaders that this process makes.
 
     Args:
-        settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each
+        settings: argument -> value; _WORKER_THREADS is how many threads libraries may use in each
             worker.
         made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in
             random order, and streams.

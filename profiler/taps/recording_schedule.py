@@ -1,7 +1,7 @@
 """Pauses in recording: short steps are recorded in full only in windows, and counted in between.
 
-Recording a step in full costs about 150 us, however short the step is. Steps below LONG_NS pay at
-most BUDGET of their own time: after a window the recorder pauses until that is met, at irregular
+Recording a step in full costs about 150 us, however short the step is. Steps below _LONG_NS pay at
+most _BUDGET of their own time: after a window the recorder pauses until that is met, at irregular
 intervals, so that what the program does every tenth step is sampled as often as it happens. During
 a pause ``recorder.main`` is None, which every tap checks first, and the functions that torch calls
 most often have torch's own code: only one call after each update remains. It counts steps and from
@@ -133,7 +133,7 @@ class _StepPattern:
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
-class _SamplingPause:
+class _Rest:
     """Counts steps.
 
     It begins after an update, and ends after another one or on an event that is recorded.
@@ -238,7 +238,7 @@ class _SamplingPause:
         """End the pause with its last update.
 
         The program makes no more, and what it did since then, perhaps for long, was no step. The
-        clock was last read before at most STRETCH updates; where these took far longer than others,
+        clock was last read before at most _STRETCH updates; where these took far longer than others,
         what came after them did.
         """
         if recorder.pause is not self:
@@ -374,7 +374,7 @@ class _RecordingSchedule:
                 * (0.5 + self._random())
             )
             now = clock.wall_ns()
-            _SamplingPause(
+            _Rest(
                 self,
                 segment,
                 now,
@@ -433,7 +433,7 @@ class _RecordingSchedule:
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 
-    def paused(self, pause: _SamplingPause) -> None:
+    def paused(self, pause: _Rest) -> None:
         """Note that a pause is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
         if pause.steps >= _MIN_PAUSED_STEPS // 2:

@@ -2,10 +2,12 @@
 and not too many of them.
 """
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from docs.pages import ROOT, page
@@ -16,6 +18,9 @@ MODULE = re.compile(r"`((?:feedline|profiler|analysis|pipelines|convergence)/[\w
 #: workers.
 FIRST_OF_REPORT = 8
 TO_ADD = r"(^|/|_)my_?[a-z]"  # in names of files that somebody is to add
+#: Names in the code of a page that are not to be found: those that somebody is to add, and examples.
+MADE_UP = re.compile(r"(test_)?my_\w+|(test_)?mylib_?|torchaudio_|advice_of_|sample_rate")
+UNDERSCORED = re.compile(r"(?<![\w$])(?=\w*[^\W_])\w*_\w*")
 OF_WORKERS = ("profiler/taps/worker.py", "profiler/taps/fetch.py")
 
 TRAINING = """
@@ -78,6 +83,33 @@ def test_every_file_that_is_named_exists(name):
         sorted(span for span in named if not re.search(TO_ADD, span) and not (ROOT / span).exists())
         == []
     )
+
+
+@pytest.mark.parametrize("name", ["architecture.md", "contributing.md"])
+def test_every_name_with_an_underscore_exists(name):
+    named = {
+        word
+        for span in page(ROOT / "docs" / name).spans()
+        for word in UNDERSCORED.findall(span)
+        if not MADE_UP.fullmatch(word)
+    }
+
+    assert len(named) > 20
+    assert sorted(named - names_in_the_repository()) == []
+
+
+@cache
+def names_in_the_repository() -> set[str]:
+    """What its code defines or mentions, and its files and folders without their ends."""
+    found: set[str] = set()
+    for folder in ("feedline", "profiler", "analysis", "pipelines", "convergence", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            found.add(path.name.partition(".")[0])
+            if path.suffix == ".py":
+                for node in ast.walk(ast.parse(path.read_text())):
+                    known = (getattr(node, field, None) for field in ("id", "attr", "name", "arg"))
+                    found.update(word for word in known if isinstance(word, str))
+    return found | {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
 
 
 @pytest.mark.long

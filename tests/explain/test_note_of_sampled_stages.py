@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from feedline.analysis.explain import headline
+from feedline.analysis.explain import notes_of_rank
 from feedline.analysis.measure.step_model import Sampled
 
 
@@ -26,9 +26,9 @@ def test_the_largest_stage_is_that_of_the_mean_step_and_not_the_least_certain(
         unattributed_share=lambda stages: unattributed,
     )
     steps = SimpleNamespace(steps=200, steps_in_detail=63)
-    monkeypatch.setattr(headline, "throughput", lambda rank: steps)
+    monkeypatch.setattr(notes_of_rank, "throughput", lambda rank: steps)
 
-    (note,) = headline._sampled(SimpleNamespace(estimate=estimate, stages={}))
+    (note,) = notes_of_rank._sampled(SimpleNamespace(estimate=estimate, stages={}))
 
     assert "The largest stage, transport, is 19 to 42 % of the mean step" in note
     assert ("44" in note) == bool(unattributed)

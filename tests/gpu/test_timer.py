@@ -13,7 +13,12 @@ from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps import gpu_timer
-from feedline.profiler.taps.gpu_timer import _LEARNING_STEPS, _QUEUE_LENGTH, _TIMED_SHARE, _GpuTimer
+from feedline.profiler.taps.gpu_timer import (
+    _LEARNING_STEPS,
+    _QUEUE_LENGTH,
+    _TIMED_SHARE,
+    _StageTimer,
+)
 
 CPU, CUDA0, CUDA1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -26,7 +31,7 @@ class Bench:
         on_its_clock(self.gpu, monkeypatch)
         self.segment = Segment(folder / "main.seg", {"role": "main"})
         recorder.open_main(self.segment)
-        self.timer = recorder.gpu = _GpuTimer(
+        self.timer = recorder.gpu = _StageTimer(
             lambda name, attached, why: self.said.update({name: (attached, why)}), self.gpu
         )
 

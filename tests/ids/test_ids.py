@@ -28,9 +28,9 @@ from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.explain import reports_of_run as of_runs
 from feedline.analysis.explain import reports_of_run as of_traces
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.headline import _FIRST_STEPS
 from feedline.analysis.explain.model import Hook, Report
 from feedline.analysis.explain.next_limit import cap_at_next_limit
+from feedline.analysis.explain.notes_of_rank import _FIRST_STEPS
 from feedline.analysis.explain.roofs import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction

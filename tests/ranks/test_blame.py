@@ -6,7 +6,7 @@ import pytest
 from ranks.made_up import MS, Training, always, train
 
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.comparison import _compare_collectives
+from feedline.analysis.ranks.comparison import _compare_collectives, _part_of_sample
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.traces.collectives import UNKNOWN_HOST
 
@@ -136,8 +136,8 @@ def test_what_of_a_sample_takes_longer_is_named():
         2: {"read": 1.2e-3, "decode": 20e-3, "total": 1.0},
     }
 
-    assert blame.part_of_sample(costs, 2) == "decode"
-    assert blame.part_of_sample({2: costs[2]}, 2) is None
+    assert _part_of_sample(costs, 2) == "decode"
+    assert _part_of_sample({2: costs[2]}, 2) is None
 
 
 def test_lateness_is_that_of_the_clocks_truth_in_every_step():
@@ -182,4 +182,4 @@ def test_a_part_of_samples_is_blamed_only_where_they_are_slow_by_it(own, part):
     """A rank with fewer workers is late although its samples take no longer."""
     usual = {"read": 1e-3, "decode": 4e-3, "collate": 1e-3}
 
-    assert blame.part_of_sample({0: usual, 1: usual, 2: own}, 2) == part
+    assert _part_of_sample({0: usual, 1: usual, 2: own}, 2) == part

@@ -12,7 +12,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps import recording_schedule
-from feedline.profiler.taps.recording_schedule import _SamplingPause, schedule
+from feedline.profiler.taps.recording_schedule import _Rest, schedule
 
 BATCHES = 400
 
@@ -36,9 +36,7 @@ class Ends(Dataset):
 
 def begin_another():
     """Begin a rest of a training that other loaders feed."""
-    _SamplingPause(
-        schedule, recorder.main, time.monotonic_ns(), 64, time.monotonic_ns(), []
-    ).begin()
+    _Rest(schedule, recorder.main, time.monotonic_ns(), 64, time.monotonic_ns(), []).begin()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class _Extents:
 
     Attributes:
         first: sequence number of the first row.
-        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this
+        rows: _EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this
             number.
     """
 
@@ -186,7 +186,7 @@ class Envelope:
         return early / total if total else 0.0
 
     def rows_of(self, collectives: Collectives) -> np.ndarray:
-        """Return the row of each of a rank's collectives: EXTENT_DTYPE [n].
+        """Return the row of each of a rank's collectives: _EXTENT_DTYPE [n].
 
         It holds the rank's own times for sends and receives, and for what it began after the
         envelope was made.

@@ -1,4 +1,4 @@
-"""Both passes over all ranks, in a pool or on a Dask cluster, with the names of a report."""
+"""All ranks of a launch in two passes: what each costs the others."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -142,15 +142,15 @@ def _together(exchanges: Sequence[bool | None]) -> bool | None:
 
 def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
     seen = everybody.seen[spent.rank]
-    each = max(1, spent.steps) * 1e9
-    parts = {f"{name}_s": value / each for name, value in spent.parts_ns.items()}
+    divisor = max(1, spent.steps) * 1e9
+    parts = {f"{name}_s": value / divisor for name, value in spent.parts_ns.items()}
     return RankCost(
         rank=spent.rank,
         host=seen.host,
         steps=seen.steps,
         counted_steps=spent.steps,
-        step_s=spent.step_ns / each,
-        caused_s=caused_ns / each,
+        step_s=spent.step_ns / divisor,
+        caused_s=caused_ns / divisor,
         **parts,
     )
 
@@ -217,8 +217,8 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost],
         total += int(there.sum())
         incomplete += int((there & (rows["ranks"] < n)).sum())
         if there.any():
-            each, number = np.unique(rows[there][["kind", "nbytes"]], return_counts=True)
-            for (kind, nbytes), times in zip(each.tolist(), number.tolist(), strict=True):
+            kinds, number = np.unique(rows[there][["kind", "nbytes"]], return_counts=True)
+            for (kind, nbytes), times in zip(kinds.tolist(), number.tolist(), strict=True):
                 label = CollectiveLabel(OPERATION_KINDS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
     most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]

@@ -249,7 +249,7 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
 
 
 def _place(points: Sequence[_Point]) -> list[_Label | None]:
-    """Return a label for each of the first LABELS that have room.
+    """Return a label for each of the first _LABELS that have room.
 
     One covers no circle and no label before it, however wide the figure is.
     """

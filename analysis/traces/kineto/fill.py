@@ -29,21 +29,6 @@ from feedline.analysis.traces.trace_columns import (
 )
 from feedline.profiler.errors import TraceDamaged
 
-
-class _Growing:
-    """An array that grows in place: it is never held twice, as joining parts would."""
-
-    def __init__(self) -> None:
-        self.rows: Rows = np.empty(0, EVENT_DTYPE)
-
-    def more(self, count: int) -> Rows:
-        """Return new rows, to be filled before the next call."""
-        before = len(self.rows)
-        # realloc, which moves pages and not bytes on Linux
-        self.rows.resize(before + count, refcheck=False)
-        return self.rows[before:]
-
-
 #: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those
 #: of its first releases (2021), and those of builds for other devices.
 _KIND_OF_CATEGORY = {
@@ -89,6 +74,20 @@ _HAS_BYTES[[Kind.COPY, Kind.SET]] = True
 _SYNC = int(Kind.SYNC)
 _name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
 _args, _correlation = attrgetter("args"), attrgetter("correlation")
+
+
+class _Growing:
+    """An array that grows in place: it is never held twice, as joining parts would."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = np.empty(0, EVENT_DTYPE)
+
+    def more(self, count: int) -> Rows:
+        """Return new rows, to be filled before the next call."""
+        before = len(self.rows)
+        # realloc, which moves pages and not bytes on Linux
+        self.rows.resize(before + count, refcheck=False)
+        return self.rows[before:]
 
 
 class _Budget:
@@ -310,8 +309,8 @@ class Filled:
     Attributes:
         rows: start counts from the file's zero; tracks of streams have negative numbers until
             ``track_values`` is asked.
-        unreadable: events without a time. negative: events whose length is missing, no number, or
-            negative: 0 in rows.
+        unreadable: events without a time.
+        negative: events whose length is missing, no number, or negative: 0 in rows.
         alone: begins and ends without a partner.
 
     Raises:

@@ -95,7 +95,7 @@ def report_process(
         report = report_of(part, ceilings, network)
         said = [*report.notes, *(windows.notes if windows is not None else [])]
         if not several and len(parts) == 1:
-            said = [*(trial.says() for trial in speed_trial.of_run(path)), *said, *notes]
+            said = [*(trial.says() for trial in speed_trial.trials_of(path)), *said, *notes]
         return replace(report, notes=said)
 
     if args.with_source and (several or len(parts) > 1):

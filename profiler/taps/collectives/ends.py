@@ -17,7 +17,7 @@ On a GPU, start and end are events in its streams, read later without waiting fo
 event goes into the current stream before the call: NCCL's own stream waits for that point (torch's
 ProcessGroupNCCL), so from there on no other rank waits for this one. The second goes into the
 stream that a callback of the work's future is given, which waits for NCCL's end; torch runs that
-callback at once, in the calling thread. A third, the anchor, in every ANCHOR_EVERY collectives,
+callback at once, in the calling thread. A third, the anchor, in every _ANCHOR_EVERY collectives,
 ties the GPU's clock to the host's (taps/gpu_timer.py). Written after torch's documentation of
 CUDA-aware futures; not tested where there was no GPU. Not seen: replays of CUDA graphs; what a
 capture launches does not run.

@@ -61,7 +61,7 @@ class _ClockThread(threading.Thread):
     def stop(self) -> None:
         """Measure a last time and stop.
 
-        It takes a fraction of a second, or twice BLOCKED_S if the store does not answer. It waits
+        It takes a fraction of a second, or twice _BLOCKED_S if the store does not answer. It waits
         for the thread: one that comes back from the store while Python finalizes aborts the process
         (std::terminate).
         """
