@@ -224,7 +224,7 @@ def test_other_programs_come_first_where_stopping_them_gives_more(after: float, 
         for rule_id, gives in (("own_code", 200.0), ("busy_neighbors", after))
     )
 
-    assert f"{first}stop the other programs" in among_others(own, others)
+    assert f"{first}stop other programs" in among_others(own, others)
 
 
 def test_nothing_is_told_beside_a_training_that_is_another_one() -> None:

@@ -341,7 +341,7 @@ def test_a_program_that_calls_gc_collect_is_shown_the_line():
     )
 
     assert finding.message == (
-        "calls of gc.collect() take 28 % of the step time: 40.0 ms in each step"
+        "calls to gc.collect() take 28 % of the step time: 40.0 ms in each step"
     )
     assert finding.place == "train.py:12" and finding.fix.startswith("Call gc.collect() rarely")
 

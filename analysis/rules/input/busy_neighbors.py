@@ -244,5 +244,5 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     needs=Needs.OTHER_PROGRAMS,
     of_others=True,
-    action="stop the other programs",
+    action="stop other programs",
 )

@@ -188,5 +188,5 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     lifts=AS_MUCH_CPU,
     supposing="with a part of the data for each worker",
-    action="give each worker data",
+    action="divide data between workers",
 )

@@ -80,7 +80,7 @@ RULE: Rule[RuleInputs] = Rule(
     _check,
     _change,
     claims=_STAGES,
-    bound="Bound by computing in float64",
+    bound="Bound by float64",
     lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took half of its time",
     action="compute in float32",

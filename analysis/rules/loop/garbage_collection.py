@@ -26,7 +26,7 @@ _SAYS = Sentence(
     how_often=PART,
 )
 _CALLED = Sentence(
-    "calls of gc.collect() take {part} of the step time{how_often}",
+    "calls to gc.collect() take {part} of the step time{how_often}",
     part=PERCENT,
     how_often=PART,
 )

@@ -107,7 +107,7 @@ RULE: Rule[RuleInputs] = Rule(
     _check,
     _change,
     claims=_STAGES,
-    bound="Bound by computing padding",
+    bound="Bound by padding",
     lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took as much less as there is padding",
     action="pad less",
